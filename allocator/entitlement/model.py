@@ -1,0 +1,137 @@
+"""What is known before anything is decided: the one result of `entitle`, read by models, verifier and explanations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from allocator.domain import Snapshot
+from allocator.entitlement.curve import Curve
+from allocator.entitlement.tree import BudgetTree
+from allocator.topology.layout import BoolArray, IntArray, Layout
+
+NO_BUDGET = -1
+"""Budget of a vertex that does not fund."""
+
+
+class Forced(IntEnum):
+    """Stops that are no choice."""
+
+    NONE = 0
+    NODE_DOWN = 1
+    DRAIN_DEADLINE = 2
+    DRAIN = 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Market:
+    """Budgets and entitlement by vertex and pool; every array has shape (num_vertices, num_pools).
+
+    `budget` is NO_BUDGET where a vertex does not fund; `available` and `available_before` are 0 there and not to be used.
+    GPU-seconds: budget, usage, uncharged_usage, outstanding, available, available_before. GPUs: held, floor, demand.
+    1/1000 GPU: entitled (with floors), owed (without). `level[v, p]` is the level of the sibling set of v (object array of
+    Fraction or None where nobody has demand).
+    """
+
+    installed: IntArray
+    schedulable: IntArray
+    budget: IntArray
+    usage: IntArray
+    uncharged_usage: IntArray
+    outstanding: IntArray
+    available: IntArray
+    available_before: IntArray
+    held: IntArray
+    floor: IntArray
+    demand: IntArray
+    entitled: IntArray
+    owed: IntArray
+    level: npt.NDArray[np.object_]
+    curves: Mapping[tuple[int, int], Curve]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WorkTable:
+    """One row per workload of the canonical snapshot; every array has shape (num_workloads,).
+
+    Attributes
+    ----------
+    leaf
+        Vertex index, -1 for workloads that cannot be decided (see `impossible`).
+    gpus, promise
+        GPUs of the gang; seconds promised if it were started or promoted now (0: unallocated work).
+    home
+        Pool in which it counts (index), -1 where no accepted pool exists.
+    running, run_pool, charged, protected, protected_until
+        The actual run (terminating ones included): pool index or -1, whether charged, whether protected now, and until when (0: none).
+    fresh
+        True for runs that start at now or later: they still counted as waiting just before now.
+    held_before, held_pool
+        True where it held GPUs just before now, and in which pool (-1).
+    forced
+        A `Forced` code for running work that must stop.
+    candidate
+        May start in this decision: waits, can be placed on a healthy cluster, is not cooling down; or is forced to stop.
+    promotable
+        Runs uncharged with min_runtime > 0 and stays.
+    stoppable
+        Runs unprotected, not forced, not terminating.
+    licensed
+        Stoppable for the sake of shares.
+    express, funded, entitled
+        Lane candidate; counted in the demand (funded cumulatively); entitled.
+    entitled_since
+        Seconds; 0 where the mark is not set (gangs that latch only).
+    lost_gpu_seconds, lost_cost, order_cost
+        GPU-seconds a stop throws away without restart; weighted cost of the stop; weighted cost of waiting. The costs are in 1/1000 GPU-second.
+    impossible
+        Row -> (reason, detail) for workloads that can never start as they are.
+    """
+
+    leaf: IntArray
+    gpus: IntArray
+    promise: IntArray
+    home: IntArray
+    running: BoolArray
+    run_pool: IntArray
+    charged: BoolArray
+    protected: BoolArray
+    protected_until: IntArray
+    fresh: BoolArray
+    held_before: BoolArray
+    held_pool: IntArray
+    forced: IntArray
+    candidate: BoolArray
+    promotable: BoolArray
+    stoppable: BoolArray
+    licensed: BoolArray
+    express: BoolArray
+    funded: BoolArray
+    entitled: BoolArray
+    entitled_since: IntArray
+    lost_gpu_seconds: IntArray
+    lost_cost: IntArray
+    order_cost: IntArray
+    impossible: Mapping[int, tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entitlement:
+    """Everything that holds before the decision. `warnings` are for people, `path_share[v, p]` is exact."""
+
+    snapshot: Snapshot
+    layout: Layout
+    tree: BudgetTree
+    market: Market
+    works: WorkTable
+    express_room: IntArray
+    warnings: tuple[str, ...]
+
+    def path_share(self, vertex: int, pool: int) -> Fraction:
+        """Product of the normalised shares from the root down to the vertex."""
+        return self.tree.path_share(vertex, pool)

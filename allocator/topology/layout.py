@@ -1,0 +1,65 @@
+"""The cluster as arrays: which node lies in which pool and domain, and what a node can hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+UNLIMITED = 1 << 40
+"""Stands for the CPUs or GiB of a node that states none; larger than any sum of requests."""
+
+NEVER = 1 << 62
+"""An instant that does not come: the deadline of a node without one."""
+
+GPUS, CPUS, MEMORY = 0, 1, 2
+"""Rows of a resource array."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """Nodes in canonical order (by name), all arrays read-only.
+
+    Attributes
+    ----------
+    names
+        Node names; `index` maps back.
+    pools
+        Pool names, sorted.
+    pool
+        Pool index of each node, shape (num_nodes,).
+    capacity
+        GPUs, CPUs and GiB of each node, shape (3, num_nodes); UNLIMITED where a node states none.
+    domain
+        Domain of each node by level, coarse to fine, shape (num_levels, num_nodes). Ids are dense per level, numbered in
+        the order of the sorted paths; the last row numbers the nodes.
+    accepting
+        True where work may start: up, and no drain deadline has passed. Shape (num_nodes,).
+    down
+        True where the node is dead. Shape (num_nodes,).
+    leaving
+        True where unprotected work must leave: state drain, or a deadline that has passed. Shape (num_nodes,).
+    expired
+        True where a drain deadline has passed: promises end here. Shape (num_nodes,).
+    deadline
+        Drain deadline in seconds, NEVER where there is none. Shape (num_nodes,).
+    """
+
+    names: tuple[str, ...]
+    index: Mapping[str, int]
+    levels: tuple[str, ...]
+    pools: tuple[str, ...]
+    pool: IntArray
+    capacity: IntArray
+    domain: IntArray
+    domain_paths: tuple[tuple[tuple[str, ...], ...], ...]
+    accepting: BoolArray
+    down: BoolArray
+    leaving: BoolArray
+    expired: BoolArray
+    deadline: IntArray
