@@ -1,0 +1,38 @@
+"""What all tests share: how long random runs are, and which tests run only in a long fuzz run."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+FUZZ = os.environ.get("ALLOCATOR_FUZZ") == "1"
+"""True in the long runs of `make fuzz`."""
+
+_SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large]
+settings.register_profile("test", deadline=None, max_examples=50, derandomize=True, suppress_health_check=_SLOW_IS_FINE)
+settings.register_profile("fuzz", deadline=None, max_examples=2000, suppress_health_check=_SLOW_IS_FINE)
+settings.load_profile("fuzz" if FUZZ else "test")
+
+
+@pytest.fixture(scope="session")
+def fuzzing() -> bool:
+    """Whether this is a long fuzz run."""
+    return FUZZ
+
+
+@pytest.fixture(scope="session")
+def num_tiny_cases() -> int:
+    """How many tiny instances engines and brute force are compared on: 500, or 10,000 in a long fuzz run."""
+    return 10_000 if FUZZ else 500
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what is marked fuzz, unless this is a long fuzz run."""
+    if FUZZ:
+        return
+    skip = pytest.mark.skip(reason="a long fuzz run: make fuzz")
+    for item in items:
+        if item.get_closest_marker("fuzz"):
+            item.add_marker(skip)
