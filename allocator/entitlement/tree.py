@@ -1,0 +1,303 @@
+"""The budget tree as arrays: who is whose child, and with which weight."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import gcd, lcm
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from allocator.domain import Allocation, Issue, SnapshotError
+from allocator.topology.layout import BoolArray, IntArray
+
+ROOT = 0
+"""Index of the implicit root; its id is empty."""
+
+NO_LIMIT = -1
+"""The `gpu_limit` of a vertex that states none."""
+
+ObjectArray = npt.NDArray[np.object_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SiblingSets:
+    """All sets of siblings of one depth. Siblings lie side by side, so that `ufunc.reduceat` sums a set.
+
+    Attributes
+    ----------
+    first, stop
+        The vertices of this depth are `first, ..., stop - 1`.
+    starts
+        Where each set begins, counted from `first`, shape (num_sets,).
+    parents
+        The vertex whose children a set holds, ascending, shape (num_sets,).
+    owner
+        The set of each vertex of this depth, shape (stop - first,).
+    """
+
+    first: int
+    stop: int
+    starts: IntArray
+    parents: IntArray
+    owner: IntArray
+
+    @property
+    def rows(self) -> slice:
+        """The vertices of this depth as rows of an array of shape (num_vertices, ...)."""
+        return slice(self.first, self.stop)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BudgetTree:
+    """Vertices by depth; inside a depth by parent; inside a set of siblings by id. Index 0 is the implicit root.
+
+    So parents come before their children, siblings are neighbours, and the smaller index is the smaller id among
+    siblings. Arrays are read-only.
+
+    Attributes
+    ----------
+    ids
+        Id of each vertex, "" for the root. An orphan may share its id with an inner vertex.
+    index
+        Vertex by id. Where an orphan shares its id with an inner vertex, the inner vertex; see `leaf_of`.
+    orphans
+        Leaf by id for running work whose allocation is unknown or not a leaf.
+    parent
+        Parent of each vertex, -1 for the root. Shape (num_vertices,), as all but `weight` and `share`.
+    children
+        Children of each vertex, ascending.
+    is_leaf
+        True for vertices without children, never for the root.
+    funds
+        True where a vertex holds a budget of its own; never for the root and for orphans.
+    gpu_limit
+        GPUs, NO_LIMIT where there is none.
+    weight
+        Shares of a set of siblings as Python integers without common divisor, by pool, shape (num_vertices, num_pools).
+    share
+        Product of the normalised shares from the root down, exact `Fraction`s, shape (num_vertices, num_pools).
+    depth
+        0 for the root.
+    sets
+        The sets of siblings of depth 1, 2, ... (`sets[0]` are the children of the root).
+    """
+
+    ids: tuple[str, ...]
+    index: Mapping[str, int]
+    orphans: Mapping[str, int]
+    parent: IntArray
+    children: tuple[tuple[int, ...], ...]
+    is_leaf: BoolArray
+    funds: BoolArray
+    gpu_limit: IntArray
+    weight: ObjectArray
+    share: ObjectArray
+    depth: IntArray
+    sets: tuple[SiblingSets, ...]
+    paths: tuple[tuple[int, ...], ...]
+    funding_paths: tuple[tuple[int, ...], ...]
+
+    def __len__(self) -> int:
+        """Number of vertices, the root and the orphans included."""
+        return len(self.ids)
+
+    @property
+    def order_by_depth(self) -> list[IntArray]:
+        """The vertices of each depth, the root first."""
+        return [np.array([ROOT]), *(np.arange(level.first, level.stop) for level in self.sets)]
+
+    def path(self, vertex: int) -> tuple[int, ...]:
+        """The vertices from this one up to, but without, the root."""
+        return self.paths[vertex]
+
+    def funding_path(self, vertex: int) -> tuple[int, ...]:
+        """Those vertices of the path that fund."""
+        return self.funding_paths[vertex]
+
+    def path_share(self, vertex: int, pool: int) -> Fraction:
+        """Product of the normalised shares from the root down to the vertex; 1 for the root."""
+        share: Fraction = self.share[vertex, pool]
+        return share
+
+    def leaf_of(self, allocation: str) -> int:
+        """The leaf at which work of an allocation counts: its own, else the orphan of that id, else -1."""
+        vertex = self.index.get(allocation, -1)
+        return vertex if vertex >= 0 and self.is_leaf[vertex] else self.orphans.get(allocation, -1)
+
+    def sum_up(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Subtree sums of values by vertex, shape (num_vertices, ...), as a new array."""
+        total = values.copy()
+        for level in reversed(self.sets):
+            total[level.parents] += np.add.reduceat(total[level.rows], level.starts, axis=0)
+        return total
+
+
+def build_tree(budgets: Sequence[Allocation], pools: Sequence[str], orphans: Sequence[str] = ()) -> BudgetTree:
+    """Arrange the allocations as a tree.
+
+    Parameters
+    ----------
+    budgets
+        The allocations, in any order.
+    pools
+        Pool names; weights and shares have one column for each.
+    orphans
+        Ids of allocations that running work names although they are unknown or not leaves. Each becomes a leaf of share
+        zero under the root that holds no budget.
+
+    Raises
+    ------
+    SnapshotError
+        If an id stands twice, or a vertex does not hang under the root.
+    """
+    _require_unique(budgets)
+    strays = [Allocation(id=orphan, parent=None, share=Fraction(0), funds=False) for orphan in sorted(set(orphans))]
+    vertices, parent, sets = _arrange(budgets, strays)
+    weight = _weights(vertices, sets, pools)
+    children = _children(parent)
+    paths = _paths(parent)
+    funds = np.array([vertex.funds for vertex in vertices])
+    is_orphan = {id(stray) for stray in strays}
+    orphan_index = {vertex.id: idx for idx, vertex in enumerate(vertices) if id(vertex) in is_orphan}
+    return BudgetTree(
+        ids=tuple(vertex.id for vertex in vertices),
+        index=orphan_index | {vertex.id: idx for idx, vertex in enumerate(vertices) if id(vertex) not in is_orphan},
+        orphans=orphan_index,
+        parent=_frozen(parent),
+        children=children,
+        is_leaf=_frozen(np.array([idx != ROOT and not below for idx, below in enumerate(children)])),
+        funds=_frozen(funds),
+        gpu_limit=_frozen(np.array([NO_LIMIT if v.gpu_limit is None else v.gpu_limit for v in vertices], dtype=np.int64)),
+        weight=_frozen(weight),
+        share=_frozen(_path_shares(weight, parent, sets)),
+        depth=_frozen(np.array([len(path) for path in paths], dtype=np.int64)),
+        sets=sets,
+        paths=paths,
+        funding_paths=tuple(tuple(v for v in path if funds[v]) for path in paths),
+    )
+
+
+def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    array.setflags(write=False)
+    return array
+
+
+def _require_unique(budgets: Sequence[Allocation]) -> None:
+    seen: set[str] = {""}
+    for position, allocation in enumerate(budgets):
+        if allocation.id in seen:
+            remedy = "give every allocation an id of its own"
+            raise SnapshotError([Issue(path=f"$.budgets[{position}].id", problem=f"id {allocation.id!r} is taken", remedy=remedy)])
+        seen.add(allocation.id)
+
+
+def _arrange(
+    budgets: Sequence[Allocation], strays: Sequence[Allocation]
+) -> tuple[list[Allocation], IntArray, tuple[SiblingSets, ...]]:
+    """Vertices in the order of the tree (the root first), their parents, and the sets of siblings by depth."""
+    below: dict[str | None, list[Allocation]] = {}
+    for allocation in sorted(budgets, key=lambda vertex: vertex.id):
+        below.setdefault(allocation.parent, []).append(allocation)
+    # A stray goes behind the allocation of the same id, if one hangs there: the sort is stable.
+    below[None] = sorted([*below.get(None, []), *strays], key=lambda vertex: vertex.id)
+    stray_ids = {id(stray) for stray in strays}
+    vertices = [Allocation(id="", parent=None, share=Fraction(1), funds=False)]
+    parent = [-1]
+    sets: list[SiblingSets] = []
+    groups = [(ROOT, below[None])] if below[None] else []
+    while groups:
+        first = len(vertices)
+        sets.append(_sibling_sets(first, groups))
+        for above, members in groups:
+            vertices += members
+            parent += [above] * len(members)
+        inner = ((idx, vertices[idx]) for idx in range(first, len(vertices)) if id(vertices[idx]) not in stray_ids)
+        groups = [(idx, below[vertex.id]) for idx, vertex in inner if vertex.id in below]
+    if len(vertices) != 1 + len(budgets) + len(strays):
+        raise _unreachable(budgets, {vertex.id for vertex in vertices})
+    return vertices, np.array(parent, dtype=np.int64), tuple(sets)
+
+
+def _sibling_sets(first: int, groups: Sequence[tuple[int, Sequence[Allocation]]]) -> SiblingSets:
+    sizes = np.array([len(members) for _, members in groups], dtype=np.int64)
+    return SiblingSets(
+        first=first,
+        stop=first + int(sizes.sum()),
+        starts=_frozen(np.cumsum(sizes) - sizes),
+        parents=_frozen(np.array([above for above, _ in groups], dtype=np.int64)),
+        owner=_frozen(np.repeat(np.arange(len(groups)), sizes)),
+    )
+
+
+def _unreachable(budgets: Sequence[Allocation], reached: set[str]) -> SnapshotError:
+    return SnapshotError(
+        [
+            Issue(
+                path=f"$.budgets[{position}].parent",
+                problem=f"allocation {allocation.id!r} does not hang under the root (parent {allocation.parent!r})",
+                remedy="name an existing parent, and no vertex below the allocation itself",
+            )
+            for position, allocation in enumerate(budgets)
+            if allocation.id not in reached
+        ]
+    )
+
+
+def _children(parent: IntArray) -> tuple[tuple[int, ...], ...]:
+    children: list[list[int]] = [[] for _ in parent]
+    for vertex, above in enumerate(parent.tolist()):
+        if above >= 0:
+            children[above].append(vertex)
+    return tuple(map(tuple, children))
+
+
+def _paths(parent: IntArray) -> tuple[tuple[int, ...], ...]:
+    paths: list[tuple[int, ...]] = [()]
+    for vertex, above in enumerate(parent.tolist()):
+        if above >= 0:
+            paths.append((vertex, *paths[above]))
+    return tuple(paths)
+
+
+def _weights(vertices: Sequence[Allocation], sets: Sequence[SiblingSets], pools: Sequence[str]) -> ObjectArray:
+    """Shares as integers, by vertex and pool; 1 for the root."""
+    weight = np.ones((len(vertices), len(pools)), dtype=object)
+    for first, stop in _spans(sets):
+        siblings = vertices[first:stop]
+        common = _integers([vertex.share for vertex in siblings])
+        for pool, name in enumerate(pools):
+            if any(name in vertex.share_by_pool for vertex in siblings):
+                weight[first:stop, pool] = _integers([vertex.share_by_pool.get(name, vertex.share) for vertex in siblings])
+            else:
+                weight[first:stop, pool] = common
+    return weight
+
+
+def _spans(sets: Sequence[SiblingSets]) -> Iterator[tuple[int, int]]:
+    """First vertex and end of every set of siblings."""
+    for level in sets:
+        bounds = [*(level.first + level.starts).tolist(), level.stop]
+        yield from zip(bounds, bounds[1:], strict=False)
+
+
+def _integers(shares: Sequence[Fraction]) -> list[int]:
+    """The same proportions as integers without common divisor."""
+    scale = lcm(*(share.denominator for share in shares))
+    scaled = [share.numerator * (scale // share.denominator) for share in shares]
+    divisor = gcd(*scaled) or 1
+    return [value // divisor for value in scaled]
+
+
+def _path_shares(weight: ObjectArray, parent: IntArray, sets: Sequence[SiblingSets]) -> ObjectArray:
+    share = np.full(weight.shape, Fraction(0), dtype=object)
+    share[ROOT] = Fraction(1)
+    for level in sets:
+        total = np.add.reduceat(weight[level.rows], level.starts, axis=0)[level.owner]
+        for row, pool in np.argwhere(weight[level.rows] > 0).tolist():
+            vertex = level.first + row
+            share[vertex, pool] = share[parent[vertex], pool] * Fraction(weight[vertex, pool], total[row, pool])
+    return share
