@@ -1,0 +1,55 @@
+"""The registry of families: a name, and a function from parameters and seed to a snapshot.
+
+A further family is a module with such a function and one line in `FAMILIES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from allocator.domain import Issue, Snapshot, SnapshotError
+from allocator.generate.mixed import generate_mixed
+from allocator.generate.params import SnapshotParams
+
+Family = Callable[[SnapshotParams, int], Snapshot]
+
+FAMILIES: Mapping[str, Family] = MappingProxyType({"mixed": generate_mixed})
+
+
+def generate_snapshot(
+    *,
+    gpus: int | None = None,
+    seed: int = 0,
+    pools: int | None = None,
+    queue: float | None = None,
+    leaves: int | None = None,
+    history: bool = True,
+    family: str = "mixed",
+) -> Snapshot:
+    """A synthetic snapshot in canonical order; the same arguments give the same snapshot.
+
+    Parameters
+    ----------
+    gpus
+        Installed GPUs; None: the size that belongs to the family (1,024 for `mixed`).
+    seed
+        Seed of PCG64, not negative.
+    pools
+        1 or 3.
+    queue
+        Running plus waiting demand as a multiple of the installed GPUs (2.5 for `mixed`).
+    leaves
+        Researchers in the budget tree (60 at 1,024 GPUs, 640 at 102,400).
+    history
+        False for a cold start: no usage records.
+    family
+        A name of `FAMILIES`.
+    """
+    if family not in FAMILIES:
+        known = ", ".join(FAMILIES)
+        raise SnapshotError([Issue(path="family", problem=f"no family is called {family!r}", remedy=f"give one of {known}")])
+    if seed < 0:
+        raise SnapshotError([Issue(path="seed", problem=f"seed {seed} is negative", remedy="give 0 or more")])
+    params = SnapshotParams(gpus=gpus, pools=pools, queue=queue, leaves=leaves, history=history)
+    return FAMILIES[family](params, seed)
