@@ -21,7 +21,7 @@ GPUS, CPUS, MEMORY = 0, 1, 2
 """Rows of a resource array."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Layout:
     """Nodes in canonical order (by name), all arrays read-only.
 
@@ -48,6 +48,8 @@ class Layout:
         True where a drain deadline has passed: promises end here. Shape (num_nodes,).
     deadline
         Drain deadline in seconds, NEVER where there is none. Shape (num_nodes,).
+    labels
+        (key, value) -> True where the node carries that label, shape (num_nodes,).
     """
 
     names: tuple[str, ...]
@@ -63,3 +65,4 @@ class Layout:
     leaving: BoolArray
     expired: BoolArray
     deadline: IntArray
+    labels: Mapping[tuple[str, str], BoolArray]
