@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from math import gcd, lcm
 from typing import Any
 
@@ -53,10 +54,10 @@ class SiblingSets:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BudgetTree:
-    """Vertices by depth; inside a depth by parent; inside a set of siblings by id. Index 0 is the implicit root.
+    """Vertices by depth; inside a depth by parent; inside a set of siblings by id, orphans last. Index 0 is the root.
 
-    So parents come before their children, siblings are neighbours, and the smaller index is the smaller id among
-    siblings. Arrays are read-only.
+    So parents come before their children, siblings are neighbours, and among siblings the smaller index is the smaller id.
+    The root is implicit: it is no allocation. Arrays are read-only.
 
     Attributes
     ----------
@@ -160,38 +161,39 @@ def build_tree(budgets: Sequence[Allocation], pools: Sequence[str], orphans: Seq
     weight = _weights(vertices, sets, pools)
     children = _children(parent)
     paths = _paths(parent)
-    funds = np.array([vertex.funds for vertex in vertices])
-    is_orphan = {id(stray) for stray in strays}
-    orphan_index = {vertex.id: idx for idx, vertex in enumerate(vertices) if id(vertex) in is_orphan}
+    # Strays are the last children of the root.
+    first_stray = 1 + len(children[ROOT]) - len(strays)
+    orphan_index = {stray.id: first_stray + position for position, stray in enumerate(strays)}
     return BudgetTree(
         ids=tuple(vertex.id for vertex in vertices),
-        index=orphan_index | {vertex.id: idx for idx, vertex in enumerate(vertices) if id(vertex) not in is_orphan},
+        index=orphan_index | {v.id: idx for idx, v in enumerate(vertices) if not 0 <= idx - first_stray < len(strays)},
         orphans=orphan_index,
-        parent=_frozen(parent),
+        parent=frozen(parent),
         children=children,
-        is_leaf=_frozen(np.array([idx != ROOT and not below for idx, below in enumerate(children)])),
-        funds=_frozen(funds),
-        gpu_limit=_frozen(np.array([NO_LIMIT if v.gpu_limit is None else v.gpu_limit for v in vertices], dtype=np.int64)),
-        weight=_frozen(weight),
-        share=_frozen(_path_shares(weight, parent, sets)),
-        depth=_frozen(np.array([len(path) for path in paths], dtype=np.int64)),
+        is_leaf=frozen(np.array([idx != ROOT and not below for idx, below in enumerate(children)])),
+        funds=frozen(np.array([vertex.funds for vertex in vertices])),
+        gpu_limit=frozen(np.array([NO_LIMIT if v.gpu_limit is None else v.gpu_limit for v in vertices], dtype=np.int64)),
+        weight=frozen(weight),
+        share=frozen(_path_shares(weight, parent, sets)),
+        depth=frozen(np.array([len(path) for path in paths], dtype=np.int64)),
         sets=sets,
         paths=paths,
-        funding_paths=tuple(tuple(v for v in path if funds[v]) for path in paths),
+        funding_paths=tuple(tuple(idx for idx in path if vertices[idx].funds) for path in paths),
     )
 
 
-def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The array itself, read-only from now on."""
     array.setflags(write=False)
     return array
 
 
 def _require_unique(budgets: Sequence[Allocation]) -> None:
-    seen: set[str] = {""}
+    seen = {""}
     for position, allocation in enumerate(budgets):
         if allocation.id in seen:
-            remedy = "give every allocation an id of its own"
-            raise SnapshotError([Issue(path=f"$.budgets[{position}].id", problem=f"id {allocation.id!r} is taken", remedy=remedy)])
+            path, problem = f"$.budgets[{position}].id", f"the id {allocation.id!r} is taken"
+            raise SnapshotError([Issue(path=path, problem=problem, remedy="give every allocation an id of its own")])
         seen.add(allocation.id)
 
 
@@ -202,23 +204,22 @@ def _arrange(
     below: dict[str | None, list[Allocation]] = {}
     for allocation in sorted(budgets, key=lambda vertex: vertex.id):
         below.setdefault(allocation.parent, []).append(allocation)
-    # A stray goes behind the allocation of the same id, if one hangs there: the sort is stable.
-    below[None] = sorted([*below.get(None, []), *strays], key=lambda vertex: vertex.id)
-    stray_ids = {id(stray) for stray in strays}
     vertices = [Allocation(id="", parent=None, share=Fraction(1), funds=False)]
     parent = [-1]
     sets: list[SiblingSets] = []
-    groups = [(ROOT, below[None])] if below[None] else []
+    hanging = below.get(None, [])
+    top = [*hanging, *strays]
+    groups = [(ROOT, top)] if top else []
     while groups:
         first = len(vertices)
         sets.append(_sibling_sets(first, groups))
         for above, members in groups:
             vertices += members
             parent += [above] * len(members)
-        inner = ((idx, vertices[idx]) for idx in range(first, len(vertices)) if id(vertices[idx]) not in stray_ids)
-        groups = [(idx, below[vertex.id]) for idx, vertex in inner if vertex.id in below]
+        known = 1 + len(hanging) if first == 1 else len(vertices)
+        groups = [(idx, below[vertices[idx].id]) for idx in range(first, known) if vertices[idx].id in below]
     if len(vertices) != 1 + len(budgets) + len(strays):
-        raise _unreachable(budgets, {vertex.id for vertex in vertices})
+        raise _unreachable(budgets, {vertex.id for vertex in [*hanging, *vertices[1 + len(top) :]]})
     return vertices, np.array(parent, dtype=np.int64), tuple(sets)
 
 
@@ -227,9 +228,9 @@ def _sibling_sets(first: int, groups: Sequence[tuple[int, Sequence[Allocation]]]
     return SiblingSets(
         first=first,
         stop=first + int(sizes.sum()),
-        starts=_frozen(np.cumsum(sizes) - sizes),
-        parents=_frozen(np.array([above for above, _ in groups], dtype=np.int64)),
-        owner=_frozen(np.repeat(np.arange(len(groups)), sizes)),
+        starts=frozen(np.cumsum(sizes) - sizes),
+        parents=frozen(np.array([above for above, _ in groups], dtype=np.int64)),
+        owner=frozen(np.repeat(np.arange(len(groups)), sizes)),
     )
 
 
@@ -281,7 +282,7 @@ def _spans(sets: Sequence[SiblingSets]) -> Iterator[tuple[int, int]]:
     """First vertex and end of every set of siblings."""
     for level in sets:
         bounds = [*(level.first + level.starts).tolist(), level.stop]
-        yield from zip(bounds, bounds[1:], strict=False)
+        yield from pairwise(bounds)
 
 
 def _integers(shares: Sequence[Fraction]) -> list[int]:

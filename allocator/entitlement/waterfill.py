@@ -1,11 +1,35 @@
-"""Who is owed how many GPUs: water-filling with memory."""
+"""Who is owed how many GPUs: water-filling with memory.
+
+Among siblings with weights w, charged window usage u, floors m and demands d, in GPUs,
+
+    x_c(L) = clip((L * w_c - u_c) / H, m_c, d_c),   with the level L chosen so that the x_c add up to what is handed out.
+
+All sets of siblings of one depth and all pools are filled at once, in 1/1000 GPU and in exact integers: int64 where no
+product can overflow, Python integers otherwise, through the same code. The clipped children are found by fixing variables
+instead of sorting: fill without clips, and whichever side is cut by more, the floors or the demands, is cut for good.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
+from math import gcd
+from typing import Any
 
-from allocator.entitlement.tree import BudgetTree, ObjectArray
+import numpy as np
+import numpy.typing as npt
+
+from allocator.entitlement.tree import ROOT, BudgetTree, ObjectArray, SiblingSets, frozen
 from allocator.topology.layout import BoolArray, IntArray
+
+MILLI = 1000
+"""Entitlements are counted in 1/1000 GPU."""
+
+SAFE = 1 << 62
+"""Bound on every intermediate value that still fits int64."""
+
+Integers = npt.NDArray[Any]
+"""Exact integers: int64, or objects where int64 could overflow."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -20,8 +44,8 @@ class FillResult:
         Level of the set of siblings that a vertex belongs to, a `Fraction`; None where no sibling of positive weight has
         demand, and for the root. GPU-seconds per unit of weight.
     interior
-        True where the level alone decides (`entitled` lies between floor and demand and was rounded from
-        `(level * weight - usage) / horizon`).
+        True where the level alone decides: `entitled` is `(level * weight - usage) / horizon`, rounded. False at a floor,
+        at a demand, and for weight 0.
     alarm
         True where the promises of a pool reach its capacity and somebody wants more, shape (num_pools,).
     """
@@ -30,6 +54,35 @@ class FillResult:
     level: ObjectArray
     interior: BoolArray
     alarm: BoolArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Siblings:
+    """The sets of one depth. Arrays by member have shape (num_members, num_pools), by set (num_sets, num_pools).
+
+    `low` and `high` are floor and demand in 1/1000 GPU. A level is `(span * x + unit * usage) / (unit * weight)` for x in
+    1/1000 GPU: `span` and `unit` are the horizon and 1000 without their common divisor.
+    """
+
+    sets: SiblingSets
+    weight: Integers
+    usage: Integers
+    low: Integers
+    high: Integers
+    span: int
+    unit: int
+
+    def total(self, values: Integers) -> Integers:
+        """Sums by set of values by member."""
+        return np.asarray(np.add.reduceat(values, self.sets.starts, axis=0))
+
+    def any(self, mask: BoolArray) -> BoolArray:
+        """Whether a mask by member holds anywhere in each set."""
+        return np.asarray(np.logical_or.reduceat(mask, self.sets.starts, axis=0))
+
+    def spread(self, values: Integers) -> Integers:
+        """Values by set, repeated for each member."""
+        return np.asarray(values[self.sets.owner])
 
 
 def fill(
@@ -41,5 +94,180 @@ def fill(
     horizon: int,
     first_submit: IntArray,
 ) -> FillResult:
-    """Hand out the capacity of every pool, top-down through the tree."""
-    raise NotImplementedError
+    """Hand out the capacity of every pool, top-down through the tree.
+
+    Parameters
+    ----------
+    capacity_milli
+        What each pool hands out, 1/1000 GPU, shape (num_pools,).
+    usage
+        Charged usage in GPU-seconds, shape (num_vertices, num_pools) as the three below.
+    floor, demand
+        GPUs, `floor <= demand`. A vertex has at least the floors, and at most the demands, of its children together.
+    horizon
+        Span over which shares are evened out, seconds.
+    first_submit
+        When the earliest demand of a vertex was submitted: the order in which children of weight 0 are served.
+
+    Notes
+    -----
+    The exact x are monotone in the capacity and in the demands of others. Rounding may take 1/1000 GPU at each depth from
+    a child whose share of the surplus is smaller than that: largest remainders know that paradox.
+    """
+    entitled = np.zeros_like(demand, dtype=np.int64)
+    interior = np.zeros(demand.shape, dtype=np.bool_)
+    level: ObjectArray = np.full(demand.shape, None, dtype=object)
+    alarm = np.zeros(capacity_milli.shape, dtype=np.bool_)
+    if tree.sets:
+        top = tree.sets[0].rows
+        low, high = MILLI * floor[top].sum(axis=0), MILLI * demand[top].sum(axis=0)
+        entitled[ROOT] = np.maximum(low, np.minimum(capacity_milli, high))
+        alarm = (low >= capacity_milli) & (high > capacity_milli) & (low > 0)
+    for sets in tree.sets:
+        rows = sets.rows
+        weight, handed_out = tree.weight[rows], entitled[sets.parents]
+        siblings = _siblings(sets, weight, usage[rows], floor[rows], demand[rows], horizon)
+        entitled[rows], level[rows], interior[rows] = _fill_sets(siblings, handed_out, first_submit[rows])
+    return FillResult(entitled=frozen(entitled), level=frozen(level), interior=frozen(interior), alarm=frozen(alarm))
+
+
+def _siblings(
+    sets: SiblingSets, weight: ObjectArray, usage: IntArray, floor: IntArray, demand: IntArray, horizon: int
+) -> _Siblings:
+    """Choose the narrowest exact number type for one depth."""
+    divisor = gcd(horizon, MILLI)
+    span, unit = horizon // divisor, MILLI // divisor
+    sums = [np.add.reduceat(values.astype(object), sets.starts, axis=0) for values in (weight, usage, demand)]
+    bound = (1 + sums[0]) * (2 * unit * sums[1] + 2 * MILLI * span * (1 + sums[2]))
+    kind: type = np.int64 if bound.max(initial=0) < SAFE else object
+    return _Siblings(
+        sets=sets,
+        weight=weight.astype(kind),
+        usage=usage.astype(kind),
+        low=MILLI * floor.astype(kind),
+        high=MILLI * demand.astype(kind),
+        span=span,
+        unit=unit,
+    )
+
+
+def _fill_sets(siblings: _Siblings, handed_out: IntArray, first_submit: IntArray) -> tuple[Integers, ObjectArray, BoolArray]:
+    """Entitlement, level and whether the level decides, for each member of the sets of one depth."""
+    heavy = siblings.weight > 0
+    low, high = siblings.low, siblings.high
+    rest = handed_out - siblings.total(np.where(heavy, 0, low))
+    least, most = (siblings.total(np.where(heavy, bound, 0)) for bound in (low, high))
+    sated = rest >= most
+    between = ~sated & (rest > least)
+    given = np.where(heavy & siblings.spread(sated), high, low)
+    rising = heavy & (low < high)
+    given, interior, level = _settle(siblings, given, rising & siblings.spread(between), rest)
+    demanded = siblings.any(heavy & (high > 0))
+    _levels_at_bounds(siblings, rising, given, demanded & ~siblings.any(interior), level)
+    left = rest - siblings.total(np.where(heavy, given, 0))
+    given += _serve_in_order(siblings, ~heavy & (low < high), np.maximum(left, 0), first_submit)
+    return given, siblings.spread(level), interior
+
+
+def _settle(siblings: _Siblings, given: Integers, free: BoolArray, rest: Integers) -> tuple[Integers, BoolArray, ObjectArray]:
+    """Fill the free members, whose floors and demands lie on both sides of what there is, up to one level.
+
+    Returns what every member gets, True where the level lies inside its bounds, and the level of every set that has such
+    a member (None elsewhere).
+    """
+    weight, usage, low, high = siblings.weight, siblings.usage, siblings.low, siblings.high
+    settled = ~siblings.any(free)
+    given = np.where(free, 0, given)
+    rest = np.where(settled, 0, rest - siblings.total(np.where(weight > 0, given, 0)))
+    while True:
+        weights = siblings.total(np.where(free, weight, 0))
+        pull = siblings.span * rest + siblings.unit * siblings.total(np.where(free, usage, 0))
+        # A free member would get numerator / scale, both sides of each comparison multiplied by the scale of its set.
+        numerator = np.where(free, weight * siblings.spread(pull) - siblings.unit * usage * siblings.spread(weights), 0)
+        scale = np.where(free, siblings.span * siblings.spread(weights), 1)
+        above = np.where(free, np.maximum(numerator - high * scale, 0), 0)
+        below = np.where(free, np.maximum(low * scale - numerator, 0), 0)
+        cut, lifted = siblings.total(above), siblings.total(below)
+        full = (above > 0) & siblings.spread(cut >= lifted)
+        bare = (below > 0) & siblings.spread(lifted >= cut)
+        if not (full.any() or bare.any()):
+            break
+        fixed = np.where(full, high, np.where(bare, low, 0))
+        given = given + fixed
+        rest = rest - siblings.total(fixed)
+        free = free & ~full & ~bare
+    interior = free & (numerator < high * scale)
+    level: ObjectArray = np.full(rest.shape, None, dtype=object)
+    for group, pool in np.argwhere(siblings.any(interior)).tolist():
+        level[group, pool] = Fraction(int(pull[group, pool]), siblings.unit * int(weights[group, pool]))
+    return given + _whole(siblings, numerator, scale, free, rest), interior, level
+
+
+def _whole(siblings: _Siblings, numerator: Integers, scale: Integers, free: BoolArray, rest: Integers) -> Integers:
+    """Round the shares of the free members to integers that add up to `rest`: largest remainder first, then index."""
+    whole = numerator // scale
+    units = rest - siblings.total(whole)
+    remainder = numerator - whole * scale
+    row, pool = np.nonzero(free & (remainder > 0))
+    place = siblings.sets.owner[row] * rest.shape[1] + pool
+    order = np.argsort(-remainder[row, pool], kind="stable")
+    order = order[np.argsort(place[order], kind="stable")]
+    lucky = order[_rank(place[order]) < units[siblings.sets.owner[row[order]], pool[order]]]
+    whole[row[lucky], pool[lucky]] += 1
+    return whole
+
+
+def _rank(group: IntArray) -> IntArray:
+    """Position of each element among its equals in a sorted array."""
+    return np.arange(len(group)) - np.searchsorted(group, group)
+
+
+def _levels_at_bounds(siblings: _Siblings, rising: BoolArray, given: Integers, bound: BoolArray, level: ObjectArray) -> None:
+    """Write the level of the bound sets: those in which everybody sits at a floor or a demand.
+
+    Where somebody wants more it is the lowest level at which a floor gives way, else the highest at which a demand is
+    met; 0 where floors and demands coincide.
+    """
+    short = rising & (given < siblings.high)
+    hungry = siblings.any(short)
+    reached = siblings.span * given + siblings.unit * siblings.usage
+    # The highest is the least of the negatives.
+    sign = np.where(siblings.spread(hungry), 1, -1)
+    least = _least_ratios(siblings, sign * reached, np.where(siblings.spread(hungry), short, rising))
+    for group, pool in np.argwhere(bound).tolist():
+        level[group, pool] = abs(least.get((group, pool), Fraction(0)))
+
+
+def _least_ratios(siblings: _Siblings, numerator: Integers, mask: BoolArray) -> dict[tuple[int, int], Fraction]:
+    """The smallest `numerator / (unit * weight)` among the masked members of each set, by set and pool.
+
+    Whole parts are compared first, for all sets at once; only members that tie there are compared exactly.
+    """
+    weight = np.where(mask, siblings.unit * siblings.weight, 1)
+    whole = numerator // weight
+    nobody = whole.max(initial=0) + 1
+    best = np.minimum.reduceat(np.where(mask, whole, nobody), siblings.sets.starts, axis=0)
+    near = mask & (whole == siblings.spread(best))
+    exact = near & (numerator == whole * weight)
+    settled = siblings.any(exact)
+    least = {(group, pool): Fraction(int(best[group, pool])) for group, pool in np.argwhere(settled).tolist()}
+    for row, pool in np.argwhere(near & ~siblings.spread(settled)).tolist():
+        ratio = Fraction(int(numerator[row, pool]), int(weight[row, pool]))
+        group = int(siblings.sets.owner[row])
+        least[group, pool] = min(ratio, least.get((group, pool), ratio))
+    return least
+
+
+def _serve_in_order(siblings: _Siblings, waiting: BoolArray, left: Integers, first_submit: IntArray) -> Integers:
+    """What members of weight 0 get of the leftovers beyond their floors: earliest demand first, then index."""
+    taken = np.zeros_like(siblings.low)
+    row, pool = np.nonzero(waiting & siblings.spread(left > 0))
+    owner = siblings.sets.owner[row]
+    order = np.lexsort((row, first_submit[row, pool], pool, owner))
+    row, pool, owner = row[order], pool[order], owner[order]
+    wanted = (siblings.high - siblings.low)[row, pool]
+    before = np.cumsum(wanted) - wanted
+    # The running sum of each set starts anew where its first member stands.
+    place = owner * left.shape[1] + pool
+    taken[row, pool] = np.clip(left[owner, pool] - (before - before[np.searchsorted(place, place)]), 0, wanted)
+    return taken
