@@ -26,11 +26,15 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """A waiting workload that could not be read: it is reported in `waiting` and takes no further part."""
+    """A waiting workload that asks for nothing that exists: it is reported in `waiting` and takes no further part.
+
+    `raw` is its JSON text as it came, keys sorted, so that the next snapshot still has it.
+    """
 
     workload: str
     reason: str
     detail: str
+    raw: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
