@@ -1,5 +1,18 @@
 """The JSON edge: documents in, domain objects out, and back."""
 
+from allocator.wire.decisions import decode_decision, encode_decision, load_decision
 from allocator.wire.decode import decode_snapshot, load_snapshot
+from allocator.wire.encode import encode_snapshot, snapshot_digest
+from allocator.wire.schema import decision_schema, snapshot_schema
 
-__all__ = ["decode_snapshot", "load_snapshot"]
+__all__ = [
+    "decision_schema",
+    "decode_decision",
+    "decode_snapshot",
+    "encode_decision",
+    "encode_snapshot",
+    "load_decision",
+    "load_snapshot",
+    "snapshot_digest",
+    "snapshot_schema",
+]

@@ -114,7 +114,7 @@ def reject(draft: Draft, key: str, findings: Iterable[Finding], raw: bytes) -> N
 
 def canonical_raw(value: object) -> bytes:
     """A workload as it came, with its keys sorted."""
-    return msgspec.json.encode(value, order="sorted")
+    return msgspec.json.encode(value, order="sorted", enc_hook=str)
 
 
 def _group_nodes(nodes: Iterable[NodeDoc]) -> dict[str, list[NodeDoc]]:

@@ -1,0 +1,155 @@
+"""Back to JSON, canonically: keys in the order of the format, lists sorted, exact numbers as their shortest decimal text."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from allocator.domain import Allocation, Issue, Policy, Snapshot, SnapshotError
+from allocator.wire.snapshot_doc import (
+    AllocationDoc,
+    ClusterDoc,
+    ExpressDoc,
+    NodeDoc,
+    PolicyDoc,
+    ReservationDoc,
+    SnapshotDoc,
+    TopologyDoc,
+    UsageDoc,
+    WeightsDoc,
+    WorkloadDoc,
+)
+
+_NO_WISH = TopologyDoc()
+
+
+def encode_snapshot(snapshot: Snapshot) -> bytes:
+    """The snapshot as one line of canonical JSON; rejected workloads are in it as they came.
+
+    Raises
+    ------
+    SnapshotError
+        If a snapshot that was not decoded but built holds a value that the format does not allow.
+    """
+    return msgspec.json.encode(_document(snapshot.canonical()), order="deterministic") + b"\n"
+
+
+def snapshot_digest(snapshot: Snapshot) -> str:
+    """What identifies the content of a snapshot, however it was written: order of lists and keys, defaults, compression.
+
+    It is the SHA-256 of every field with keys and lists sorted. Messages about rejected workloads are left out.
+    """
+    whole = replace(snapshot.canonical(), rejected=())
+    hasher = hashlib.sha256(msgspec.json.encode(whole, order="sorted", enc_hook=_plain))
+    for rejection in sorted(snapshot.rejected, key=lambda rejection: rejection.workload):
+        hasher.update(b"\n" + (rejection.raw or rejection.workload.encode()))
+    return f"sha256:{hasher.hexdigest()}"
+
+
+def number(value: Fraction) -> float:
+    """The JSON number of an exact fraction: an integer where it is one."""
+    return value.numerator if value.denominator == 1 else float(value)
+
+
+def to_wire(value: Any, kind: Any, path: str) -> Any:
+    """Convert domain objects to wire objects of the same field names.
+
+    Raises
+    ------
+    SnapshotError
+        If a value is out of the range of the format.
+    """
+    try:
+        return msgspec.convert(value, kind, from_attributes=True, dec_hook=_number)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `$")
+        problem = Issue(path=path + where.rstrip("`"), problem=what, remedy="give a value that the schema allows")
+        raise SnapshotError([problem]) from error
+
+
+def _document(snapshot: Snapshot) -> dict[str, Any]:
+    """The members of the document in order; rejected workloads take their place among the others."""
+    cluster = snapshot.cluster
+    doc = SnapshotDoc(
+        version=1,
+        now=snapshot.now,
+        cluster=ClusterDoc(
+            levels=cluster.levels,
+            slowdown={level: number(loss) for level, loss in cluster.slowdown.items()},
+            nodes=to_wire(cluster.nodes, list[NodeDoc], "$.cluster.nodes"),
+        ),
+        budgets=[_allocation(vertex) for vertex in snapshot.budgets],
+        usage=to_wire(snapshot.usage, list[UsageDoc], "$.usage"),
+        workloads=[],
+        reservations=to_wire(snapshot.reservations, list[ReservationDoc], "$.reservations"),
+        policy=_policy(snapshot.policy),
+    )
+    return {**msgspec.structs.asdict(doc), "workloads": _workloads(snapshot)}
+
+
+def _workloads(snapshot: Snapshot) -> list[WorkloadDoc | Raw]:
+    """Every workload by id, the rejected ones as raw JSON."""
+    docs: list[WorkloadDoc] = to_wire(snapshot.workloads, list[WorkloadDoc], "$.workloads")
+    for doc in docs:
+        if doc.topology == _NO_WISH:
+            doc.topology = None
+    if not snapshot.rejected:
+        return [*docs]
+    named: list[tuple[str, WorkloadDoc | Raw]] = [(doc.id, doc) for doc in docs]
+    named += [(rejection.workload, Raw(rejection.raw)) for rejection in snapshot.rejected if rejection.raw is not None]
+    return [item for _, item in sorted(named, key=lambda pair: pair[0])]
+
+
+def _allocation(vertex: Allocation) -> AllocationDoc:
+    return AllocationDoc(
+        id=vertex.id,
+        parent=vertex.parent,
+        name=vertex.name,
+        share=number(vertex.share),
+        share_by_pool={pool: number(share) for pool, share in vertex.share_by_pool.items()},
+        funds=vertex.funds,
+        gpu_limit=vertex.gpu_limit,
+        interactive_limit=vertex.interactive_limit,
+    )
+
+
+def _policy(policy: Policy) -> PolicyDoc:
+    """Written in full, so that a snapshot means the same when a later release has other defaults."""
+    express, weights = policy.express, policy.weights
+    return PolicyDoc(
+        window=policy.window,
+        horizon=policy.horizon,
+        protection_cap=policy.protection_cap,
+        planning_step=policy.planning_step,
+        half_life=policy.half_life,
+        notice=policy.notice,
+        preempt_under_entitlement=policy.preempt_under_entitlement,
+        max_preemptions=policy.max_preemptions,
+        reserve_from=number(policy.reserve_from),
+        express=ExpressDoc(
+            gpus=express.gpus,
+            min_runtime=express.min_runtime,
+            pool_share=number(express.pool_share),
+            per_user=express.per_user,
+        ),
+        weights=WeightsDoc(**{name: number(getattr(weights, name)) for name in WeightsDoc.__struct_fields__}),
+    )
+
+
+def _plain(value: object) -> object:
+    """Encode what JSON has no word for."""
+    if isinstance(value, Fraction):
+        return str(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise NotImplementedError(type(value))
+
+
+def _number(kind: type, value: Any) -> Any:
+    raise NotImplementedError(kind)

@@ -1,0 +1,47 @@
+"""JSON Schemas of both documents, made from the very types that decode them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from allocator.wire.decision_doc import DecisionDoc
+from allocator.wire.snapshot_doc import SnapshotDoc
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def snapshot_schema() -> dict[str, Any]:
+    """The JSON Schema of snapshots, draft 2020-12."""
+    return _schema(SnapshotDoc, "snapshot")
+
+
+def decision_schema() -> dict[str, Any]:
+    """The JSON Schema of decisions, draft 2020-12."""
+    return _schema(DecisionDoc, "decision")
+
+
+def _schema(kind: type[msgspec.Struct], name: str) -> dict[str, Any]:
+    """One self-contained schema; `$defs` are named without the suffix of the types inside."""
+    (reference,), components = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
+    root = components.pop(kind.__name__)
+    assert reference["$ref"].endswith(kind.__name__)
+    schema = {
+        "$schema": DIALECT,
+        "$id": f"urn:allocator:{name}:1",
+        **root,
+        "title": f"Allocator {name}, version 1",
+        "$defs": components,
+    }
+    renamed: dict[str, Any] = _rename(schema)
+    return renamed
+
+
+def _rename(value: Any) -> Any:
+    """Drop the suffix Doc from the names of definitions, wherever they stand."""
+    if isinstance(value, dict):
+        return {key.removesuffix("Doc") if key.endswith("Doc") else key: _rename(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_rename(item) for item in value]
+    return value.removesuffix("Doc") if isinstance(value, str) and value.endswith("Doc") else value
