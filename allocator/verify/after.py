@@ -1,0 +1,183 @@
+"""The state after a decision as arrays, built once and shared by all rules, by the score and by the room."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from allocator.entitlement.model import Entitlement, Forced
+from allocator.topology import UNLIMITED, BoolArray, IntArray, shape_of
+
+_MOST = UNLIMITED << 4
+"""Bound on what one entry uses: above every capacity, and small enough that no sum leaves 64 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A start: node index -> tasks, and how it runs."""
+
+    placement: Mapping[int, int]
+    charged: bool
+    express: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entries:
+    """Tasks on nodes as a list, one entry per workload and node; all arrays have shape (num_entries,).
+
+    `use` are the GPUs, CPUs and GiB of the entry, shape (3, num_entries).
+    """
+
+    row: IntArray
+    node: IntArray
+    tasks: IntArray
+    use: IntArray
+
+    def on_nodes(self, mask: BoolArray, num_nodes: int) -> IntArray:
+        """What the workloads of the mask use on each node, shape (3, num_nodes)."""
+        chosen = mask[self.row]
+        used = np.zeros((3, num_nodes), dtype=np.int64)
+        for resource in range(3):
+            np.add.at(used[resource], self.node[chosen], self.use[resource, chosen])
+        return used
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AfterState:
+    """What holds once a decision is carried out. Row masks have shape (num_workloads,), node arrays (3, num_nodes).
+
+    Attributes
+    ----------
+    kept, stopped, started, promoted
+        Running before and after; running before and stopped; started (perhaps after a stop); promoted in place.
+    charged, express, pool
+        How and where work runs afterwards; False and -1 where it does not.
+    before, new
+        Entries of all runs of the snapshot, and of the starts.
+    placement
+        Node index -> tasks of what runs afterwards, by row.
+    used, used_charged, used_kept, used_express
+        Resources on each node: of everything, of charged work, of work that was kept, of express starts.
+    held, held_charged
+        GPUs by vertex and pool, shape (num_vertices, num_pools).
+    """
+
+    ent: Entitlement
+    kept: BoolArray
+    stopped: BoolArray
+    started: BoolArray
+    promoted: BoolArray
+    charged: BoolArray
+    express: BoolArray
+    pool: IntArray
+    before: Entries
+    new: Entries
+    placement: Mapping[int, Mapping[int, int]]
+    used: IntArray
+    used_charged: IntArray
+    used_kept: IntArray
+    used_express: IntArray
+    held: IntArray
+    held_charged: IntArray
+
+    @property
+    def running(self) -> BoolArray:
+        """True where work runs afterwards."""
+        return self.kept | self.started
+
+    @property
+    def free(self) -> IntArray:
+        """What no task uses, shape (3, num_nodes); negative where a node is over-full."""
+        return self.ent.layout.capacity - self.used
+
+    @property
+    def voluntary(self) -> BoolArray:
+        """True for stops that were a choice."""
+        forced: BoolArray = self.ent.works.forced != Forced.NONE
+        return self.stopped & ~forced
+
+
+def build_after(
+    ent: Entitlement, stops: Collection[int], starts: Mapping[int, Placed], promotions: Collection[int]
+) -> AfterState:
+    """The state after stops, starts and promotions, given by workload row. Nothing is checked here."""
+    num_works, num_nodes = len(ent.snapshot.workloads), len(ent.layout.names)
+    stopped, promoted, started = (_mask(rows, num_works) for rows in (stops, promotions, starts))
+    kept = ent.works.running & ~stopped
+    runs = _placements_before(ent)
+    shapes = shape_array(ent)
+    before, new = _entries(runs, shapes), _entries({row: start.placement for row, start in starts.items()}, shapes)
+    charged = (kept & ent.works.charged) | promoted
+    express = kept & np.fromiter((w.run is not None and w.run.express for w in ent.snapshot.workloads), np.bool_, num_works)
+    pool = np.where(kept, ent.works.run_pool, -1)
+    for row, start in starts.items():
+        charged[row], express[row] = start.charged, start.express
+        pool[row] = _pool_of(ent, start.placement)
+    running = kept | started
+    return AfterState(
+        ent=ent,
+        kept=kept,
+        stopped=stopped & ent.works.running,
+        started=started,
+        promoted=promoted,
+        charged=charged,
+        express=express,
+        pool=pool,
+        before=before,
+        new=new,
+        placement={row: nodes for row, nodes in runs.items() if kept[row]} | {row: s.placement for row, s in starts.items()},
+        used=before.on_nodes(kept, num_nodes) + new.on_nodes(started, num_nodes),
+        used_charged=before.on_nodes(kept & charged, num_nodes) + new.on_nodes(started & charged, num_nodes),
+        used_kept=before.on_nodes(kept, num_nodes),
+        used_express=new.on_nodes(started & express, num_nodes),
+        held=_by_vertex(ent, running, pool),
+        held_charged=_by_vertex(ent, running & charged, pool),
+    )
+
+
+def shape_array(ent: Entitlement) -> IntArray:
+    """GPUs, CPUs and GiB per task of every workload, shape (3, num_workloads)."""
+    shapes = [[min(amount, UNLIMITED) for amount in shape_of(work)] for work in ent.snapshot.workloads]
+    return np.array(shapes, dtype=np.int64).reshape(-1, 3).T
+
+
+def placement_arrays(shape: IntArray, placement: Mapping[int, int]) -> tuple[IntArray, IntArray]:
+    """Nodes of a placement, and the GPUs, CPUs and GiB used on them, shape (3, number of those nodes)."""
+    nodes = np.fromiter(placement.keys(), np.int64, len(placement))
+    tasks = np.fromiter(placement.values(), np.int64, len(placement))
+    return nodes, np.minimum(shape[:, None] * tasks, _MOST)
+
+
+def _placements_before(ent: Entitlement) -> dict[int, dict[int, int]]:
+    index = ent.layout.index
+    return {
+        row: {index[name]: tasks for name, tasks in work.run.placement.items()}
+        for row, work in enumerate(ent.snapshot.workloads)
+        if work.run is not None
+    }
+
+
+def _entries(placements: Mapping[int, Mapping[int, int]], shapes: IntArray) -> Entries:
+    cells = [(row, node, tasks) for row, nodes in placements.items() for node, tasks in nodes.items()]
+    row, node, tasks = np.array(cells, dtype=np.int64).reshape(-1, 3).T
+    return Entries(row, node, tasks, np.minimum(shapes[:, row] * tasks, _MOST))
+
+
+def _mask(rows: Collection[int], size: int) -> BoolArray:
+    mask = np.zeros(size, dtype=np.bool_)
+    mask[np.fromiter(rows, dtype=np.int64, count=len(rows))] = True
+    return mask
+
+
+def _pool_of(ent: Entitlement, placement: Mapping[int, int]) -> int:
+    node = next(iter(placement), None)
+    return -1 if node is None else int(ent.layout.pool[node])
+
+
+def _by_vertex(ent: Entitlement, mask: BoolArray, pool: IntArray) -> IntArray:
+    rows = np.flatnonzero(mask & (ent.works.leaf >= 0) & (pool >= 0))
+    held = np.zeros(ent.market.held.shape, dtype=np.int64)
+    np.add.at(held, (ent.works.leaf[rows], pool[rows]), ent.works.gpus[rows])
+    return ent.tree.sum_up(held)

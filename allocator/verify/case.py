@@ -1,0 +1,79 @@
+"""What a rule is handed: the snapshot's entitlement, the decision as read, and the state after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from allocator.domain import Decision, Workload
+from allocator.entitlement.model import Entitlement
+from allocator.topology import BoolArray, IntArray
+from allocator.verify.after import AfterState, Placed, build_after, placement_arrays, shape_array
+from allocator.verify.room import Room
+from allocator.verify.rows import Rows, read_rows
+from allocator.verify.verdict import Violation
+
+RESOURCES = ("GPUs", "CPUs", "GiB")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    """One decision to be judged."""
+
+    ent: Entitlement
+    decision: Decision
+    rows: Rows
+    after: AfterState
+    shapes: IntArray
+    room: Room
+
+    @classmethod
+    def of(cls, ent: Entitlement, decision: Decision) -> Case:
+        """Read the decision and build what the rules share."""
+        rows = read_rows(ent, decision)
+        starts = {
+            row: Placed(rows.placements[row], start.charged, start.charged and start.express)
+            for row, start in rows.starts.items()
+        }
+        after = build_after(ent, rows.stops.keys(), starts, rows.promotions.keys())
+        return cls(ent, decision, rows, after, shape_array(ent), Room(after))
+
+    def work(self, row: int) -> Workload:
+        """The workload of a row."""
+        return self.ent.snapshot.workloads[row]
+
+    def id(self, row: int) -> str:
+        """The id of the workload of a row."""
+        return self.work(row).id
+
+    def names(self, rows: BoolArray | IntArray, most: int = 5) -> str:
+        """Ids of some workloads, for people."""
+        chosen = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
+        ids = [self.id(row) for row in chosen[:most].tolist()]
+        return ", ".join(ids) + (f" and {len(chosen) - most} more" if len(chosen) > most else "")
+
+    def node(self, node: int) -> str:
+        """The name of a node."""
+        return self.ent.layout.names[node]
+
+    def run_on(self, row: int) -> tuple[IntArray, IntArray]:
+        """Nodes of the run that the snapshot shows, and what it uses on them, shape (3, number of those nodes)."""
+        run = self.work(row).run
+        index = self.ent.layout.index
+        placement = {} if run is None else {index[name]: tasks for name, tasks in run.placement.items()}
+        return placement_arrays(self.shapes[:, row], placement)
+
+    def returns(self, row: int, used: IntArray) -> bool:
+        """Whether a stopped run would fit where it was beside what is used, shape (3, num_nodes)."""
+        nodes, use = self.run_on(row)
+        return bool((used[:, nodes] + use <= self.ent.layout.capacity[:, nodes]).all())
+
+    def promise_end(self, row: int) -> int:
+        """Until when a start or promotion now is protected."""
+        return self.ent.snapshot.now + int(self.ent.works.promise[row])
+
+
+Rule = Callable[[Case], Iterator[Violation]]
+"""Judges one case; yields what is broken."""

@@ -1,0 +1,102 @@
+"""Where work could be placed, memoised: thousands of waiting workloads ask about few shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from allocator.domain import Workload
+from allocator.topology import NEVER, BoolArray, IntArray, Layout, Shape, eligible, place_tasks, shape_of, tasks_per_node
+
+
+@dataclass(slots=True, eq=False)
+class TaskCounts:
+    """How many tasks of each shape fit on each node of `room` (3, num_nodes), which somebody else changes."""
+
+    room: IntArray
+    by_shape: dict[Shape, IntArray] = field(default_factory=dict)
+
+    def of(self, shape: Shape) -> IntArray:
+        """Tasks per node, shape (num_nodes,); not to be changed."""
+        if shape not in self.by_shape:
+            self.by_shape[shape] = tasks_per_node(np.maximum(self.room, 0), shape)
+        return self.by_shape[shape]
+
+    def refresh(self, nodes: IntArray) -> None:
+        """Count again on nodes whose room has changed."""
+        room = np.maximum(self.room[:, nodes], 0)
+        for shape, tasks in self.by_shape.items():
+            tasks[nodes] = tasks_per_node(room, shape)
+
+
+@dataclass(slots=True, eq=False)
+class Places:
+    """Placements on a room that shrinks and grows.
+
+    A workload that does not fit cannot fit before something `grows`; one that fits is looked at again after every change.
+    """
+
+    layout: Layout
+    counts: TaskCounts
+    version: int = 0
+    grown: int = 0
+    memo: dict[tuple[object, ...], tuple[int, Mapping[int, int] | None]] = field(default_factory=dict)
+
+    def changed(self, nodes: IntArray, *, grew: bool) -> None:
+        """Take note that the room on some nodes has changed."""
+        self.counts.refresh(nodes)
+        self.version += 1
+        self.grown += grew
+
+    def find(self, work: Workload, pool: int, until: int | None, masks: Masks) -> Mapping[int, int] | None:
+        """A placement (node index -> tasks) in one pool on nodes that stay until then, or None."""
+        key = (masks.demand_of(work), pool, masks.horizon(until))
+        known = self.memo.get(key)
+        if known is not None and known[0] == (self.grown if known[1] is None else self.version):
+            return known[1]
+        mask = masks.of(work, pool, until)
+        room = np.where(mask, self.counts.of(shape_of(work)), 0)
+        fits = int(np.minimum(room, work.tasks).sum()) >= work.tasks
+        found = place_tasks(self.layout, work, room) if fits else None
+        placement = None if found is None else {int(node): int(tasks) for node, tasks in found.items()}
+        self.memo[key] = (self.grown if placement is None else self.version, placement)
+        return placement
+
+
+@dataclass(slots=True, eq=False)
+class Masks:
+    """Nodes on which a workload may start, memoised by what it asks for."""
+
+    layout: Layout
+    deadlines: IntArray = field(init=False)
+    memo: dict[tuple[object, ...], BoolArray] = field(default_factory=dict)
+    demands: dict[tuple[object, ...], int] = field(default_factory=dict)
+    by_work: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.deadlines = np.unique(self.layout.deadline[self.layout.deadline < NEVER])
+
+    def of(self, work: Workload, pool: int, until: int | None) -> BoolArray:
+        """Healthy nodes of the pool that suit the workload and have no drain deadline before `until`, shape (num_nodes,)."""
+        key = (pool, self.horizon(until), work.pools, _frozen(work.node_labels), work.exclude_nodes)
+        if key not in self.memo:
+            self.memo[key] = eligible(self.layout, work, until) & (self.layout.pool == pool)
+        return self.memo[key]
+
+    def horizon(self, until: int | None) -> int:
+        """The number of drain deadlines before an instant: all that eligibility knows of it."""
+        return 0 if until is None else int(np.searchsorted(self.deadlines, until))
+
+    def demand_of(self, work: Workload) -> int:
+        """A number that is equal for workloads that can be placed in the same ways."""
+        if work.id not in self.by_work:
+            wish = work.topology
+            asked = (shape_of(work), work.tasks, wish, work.pools, _frozen(work.node_labels), work.exclude_nodes)
+            self.by_work[work.id] = self.demands.setdefault(asked, len(self.demands))
+        return self.by_work[work.id]
+
+
+def _frozen(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(labels.items()))

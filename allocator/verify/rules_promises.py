@@ -1,0 +1,152 @@
+"""Rules about promises and limits: protection, funding, gpu_limit, express, lease, reservation, commitment."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+
+from allocator.domain import BrokenContract, Unfunded
+from allocator.entitlement.model import Forced
+from allocator.verify.case import Case
+from allocator.verify.lane import Lane
+from allocator.verify.verdict import Violation
+
+_CAUSES = {Forced.NODE_DOWN: "node_down", Forced.DRAIN_DEADLINE: "drain_deadline"}
+"""The forced stops that break a promise, and how `contract_broken` calls them."""
+
+
+def protection(case: Case) -> Iterator[Violation]:
+    """Ensures that protected work is neither stopped nor moved, that promises are recorded in full, and that the promises
+    which dead nodes and passed deadlines break are reported."""
+    works = case.ent.works
+    breaks = np.isin(works.forced, list(_CAUSES))
+    for row in np.flatnonzero(case.after.stopped & works.protected & ~breaks).tolist():
+        yield Violation("protection", case.id(row), f"is stopped, but protected until {works.protected_until[row]}")
+    for row, start in case.rows.starts.items():
+        promised = case.promise_end(row) if start.charged else None
+        if start.protected_until != promised:
+            yield Violation("protection", case.id(row), f"starts protected until {start.protected_until}, not {promised}")
+    for row, promotion in case.rows.promotions.items():
+        if promotion.protected_until != case.promise_end(row):
+            detail = f"is promoted until {promotion.protected_until}, not {case.promise_end(row)}"
+            yield Violation("protection", case.id(row), detail)
+    yield from _broken_contracts(case)
+
+
+def _broken_contracts(case: Case) -> Iterator[Violation]:
+    """Ensures that `contract_broken` names exactly the promises that are broken."""
+    works = case.ent.works
+    due = Counter(
+        BrokenContract(workload=case.id(row), promised=int(works.protected_until[row]), cause=cause)
+        for code, cause in _CAUSES.items()
+        for row in np.flatnonzero(works.protected & (works.forced == code)).tolist()
+    )
+    said = Counter(case.rows.broken)
+    for row in due - said:
+        yield Violation("protection", row.workload, f"promise until {row.promised} is broken ({row.cause}), but not reported")
+    for row in said - due:
+        yield Violation("protection", row.workload, f"no promise until {row.promised} is broken ({row.cause})")
+
+
+def funding(case: Case) -> Iterator[Violation]:
+    """Ensures that new promises are funded at every vertex of their path, that work without min runtime makes none, and that
+    funded work is not run uncharged."""
+    tree, market, left = case.ent.tree, case.ent.market, case.room.left
+    for vertex, pool in np.argwhere((left < 0) & tree.funds[:, None]).tolist():
+        spent = market.available[vertex, pool] - left[vertex, pool]
+        detail = f"new promises in {case.ent.layout.pools[pool]} cost {spent} GPU-seconds of {market.available[vertex, pool]}"
+        yield Violation("funding", tree.ids[vertex], detail)
+    yield from _never_charged(case)
+    yield from _uncharged_starts(case)
+    yield from _missed_promotions(case)
+
+
+def _never_charged(case: Case) -> Iterator[Violation]:
+    """Ensures that work without min runtime is neither charged nor promoted."""
+    for row in np.flatnonzero(case.after.charged & (case.after.started | case.after.promoted)).tolist():
+        if case.work(row).min_runtime == 0:
+            yield Violation("funding", case.id(row), "has no min runtime, so it is never charged")
+
+
+def _uncharged_starts(case: Case) -> Iterator[Violation]:
+    """Ensures that only unfunded work which accepts it starts without being charged."""
+    for row in np.flatnonzero(case.after.started & ~case.after.charged & ~case.ent.works.express).tolist():
+        work, pool = case.work(row), int(case.after.pool[row])
+        if work.min_runtime == 0 or pool < 0:
+            continue
+        if work.unfunded is Unfunded.WAIT:
+            yield Violation("funding", work.id, "starts uncharged, but waits where it is not funded")
+        elif case.room.funded(row, pool):
+            yield Violation(
+                "funding", work.id, f"starts uncharged, but its promise of {case.room.cost(row)} GPU-seconds is funded"
+            )
+
+
+def _missed_promotions(case: Case) -> Iterator[Violation]:
+    """Ensures that work which runs uncharged and is funded is promoted, unless its nodes drain before the promise ends."""
+    layout = case.ent.layout
+    kept = case.after.kept & case.ent.works.promotable & ~case.after.charged
+    for row in np.flatnonzero(kept).tolist():
+        in_time = all(layout.deadline[node] >= case.promise_end(row) for node in case.after.placement[row])
+        if in_time and case.room.funded(row, int(case.after.pool[row])):
+            detail = f"runs on uncharged, but its promise of {case.room.cost(row)} GPU-seconds is funded"
+            yield Violation("funding", case.id(row), detail)
+
+
+def gpu_limit(case: Case) -> Iterator[Violation]:
+    """Ensures that no vertex under which something starts holds more GPUs than its limit."""
+    tree, works = case.ent.tree, case.ent.works
+    leaves = set(works.leaf[case.after.started & (works.leaf >= 0)].tolist())
+    for vertex in sorted({vertex for leaf in leaves for vertex in tree.path(leaf)}):
+        held, limit = int(case.room.held[vertex]), int(tree.gpu_limit[vertex])
+        if 0 <= limit < held:
+            yield Violation("gpu_limit", tree.ids[vertex], f"would hold {held} GPUs, its limit is {limit}")
+
+
+def express(case: Case) -> Iterator[Violation]:
+    """Ensures that the lane takes exactly its candidates, charged, within its room and a few workloads per user."""
+    candidates, lane = case.ent.works.express, Lane(case.ent)
+    for row, start in case.rows.starts.items():
+        if start.express != bool(candidates[row]) or (start.express and not start.charged):
+            how = "as express" if start.express else "not as express"
+            how += ", charged" if start.charged else ", uncharged"
+            member = "a candidate" if candidates[row] else "no candidate"
+            yield Violation("express", case.id(row), f"starts {how}, but is {member} of the lane")
+    for row in np.flatnonzero(case.after.express).tolist():
+        lane.enter(row, int(case.after.pool[row]))
+    started = case.after.started & case.after.express
+    for pool in np.unique(case.after.pool[started & (case.after.pool >= 0)]).tolist():
+        full = lane.over(pool)
+        if full:
+            yield Violation("express", case.ent.layout.pools[pool], full)
+    for user in sorted({case.work(row).user or "" for row in np.flatnonzero(started).tolist()}):
+        crowded = lane.crowded(user)
+        if crowded:
+            yield Violation("express", user, crowded)
+
+
+def lease(case: Case) -> Iterator[Violation]:
+    """Ensures that leases are renewed only within their limits; none are given yet."""
+    for renewal in case.rows.renewals:
+        yield Violation("lease", renewal.workload, "is renewed, but no leases are given")
+
+
+def reservation(case: Case) -> Iterator[Violation]:
+    """Ensures that promises leave every reservation its nodes in time; none are made yet."""
+    for row in case.rows.reservations:
+        yield Violation("reservation", row.workload, "has a reservation, but none are made")
+
+
+def commitment(case: Case) -> Iterator[Violation]:
+    """Ensures that what was ordered before is honoured: victims leave undisturbed, and work stopped at this instant waits."""
+    works, after = case.ent.works, case.after
+    for row in np.flatnonzero(after.stopped | after.promoted).tolist():
+        run = case.work(row).run
+        if run is not None and run.terminating_until is not None:
+            yield Violation("commitment", case.id(row), "is leaving already; it can be neither stopped again nor promoted")
+    for row in np.flatnonzero(after.started & works.held_before & ~works.running).tolist():
+        yield Violation("commitment", case.id(row), "is started at the instant at which it was stopped")
+    for row in np.flatnonzero(after.started & after.voluntary).tolist():
+        yield Violation("commitment", case.id(row), "is stopped and started again; work is not moved")

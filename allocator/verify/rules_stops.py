@@ -1,0 +1,101 @@
+"""Rules about stops that are a choice: max_preemptions, licence, beneficiary, charged_first, minimal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from allocator.domain import StopReason
+from allocator.entitlement.model import Forced
+from allocator.topology import BoolArray
+from allocator.verify.case import Case
+from allocator.verify.verdict import Violation
+
+
+def _charged_stops(case: Case) -> BoolArray:
+    """Stops of charged work that are a choice."""
+    return case.after.voluntary & case.ent.works.charged
+
+
+def _has_licence(case: Case, row: int) -> bool:
+    """Whether the leaf holds more than its entitlement in the pool of the run, or the policy asks for no licence."""
+    market, works = case.ent.market, case.ent.works
+    place = works.leaf[row], works.run_pool[row]
+    return case.ent.snapshot.policy.preempt_under_entitlement or bool(1000 * market.held[place] > market.entitled[place])
+
+
+def max_preemptions(case: Case) -> Iterator[Violation]:
+    """Ensures that one instant sees no more stops of charged work than the policy allows."""
+    most, now = case.ent.snapshot.policy.max_preemptions, case.ent.snapshot.now
+    stops = _charged_stops(case)
+    if most is None or not stops.any():
+        return
+    earlier = sum(
+        work.stopped is not None and work.stopped.at == now and work.stopped.charged for work in case.ent.snapshot.workloads
+    )
+    count = int(stops.sum()) + earlier
+    if count > most:
+        yield Violation("max_preemptions", case.names(stops), f"{count} stops of charged work, the policy allows {most}")
+
+
+def licence(case: Case) -> Iterator[Violation]:
+    """Ensures that charged work is stopped for the sake of shares only where its leaf holds more than its entitlement;
+    express starts need no licence."""
+    for row in np.flatnonzero(_charged_stops(case)).tolist():
+        if not _has_licence(case, row) and case.returns(row, case.after.used_kept + case.after.used_express):
+            market, place = case.ent.market, (case.ent.works.leaf[row], case.ent.works.run_pool[row])
+            detail = (
+                f"is stopped, but {case.work(row).allocation} holds {market.held[place]} GPUs "
+                f"and is entitled to {market.entitled[place] / 1000:.3f}; no express start needs its place"
+            )
+            yield Violation("licence", case.id(row), detail)
+
+
+def beneficiary(case: Case) -> Iterator[Violation]:
+    """Ensures that every stop is for a start in the same decision on one of its nodes, or is forced by a drain or dead node,
+    and says so."""
+    forced, index = case.ent.works.forced, {work.id: row for row, work in enumerate(case.ent.snapshot.workloads)}
+    for row, stop in case.rows.stops.items():
+        if forced[row] != Forced.NONE:
+            yield from _forced_stop(case, row)
+            continue
+        if not stop.beneficiaries:
+            yield Violation("beneficiary", case.id(row), "is stopped for nobody")
+        nodes = set(case.run_on(row)[0].tolist())
+        for name in stop.beneficiaries:
+            start = case.rows.placements.get(index.get(name, -1))
+            if start is None:
+                yield Violation("beneficiary", case.id(row), f"is stopped for {name}, which does not start")
+            elif nodes.isdisjoint(start):
+                yield Violation("beneficiary", case.id(row), f"is stopped for {name}, which starts on none of its nodes")
+        if len(set(stop.beneficiaries)) < len(stop.beneficiaries):
+            yield Violation("beneficiary", case.id(row), "names a beneficiary twice")
+        needs_express = bool(case.ent.works.charged[row]) and not _has_licence(case, row)
+        reason = StopReason.EXPRESS if needs_express else StopReason.SHARE
+        if stop.reason is not reason:
+            yield Violation("beneficiary", case.id(row), f"is stopped with reason {stop.reason}, not {reason}")
+
+
+def _forced_stop(case: Case, row: int) -> Iterator[Violation]:
+    """Ensures that a stop which is no choice names its cause and no beneficiaries."""
+    stop, down = case.rows.stops[row], case.ent.works.forced[row] == Forced.NODE_DOWN
+    reason = StopReason.NODE_DOWN if down else StopReason.DRAIN
+    if stop.reason is not reason:
+        yield Violation("beneficiary", case.id(row), f"is stopped with reason {stop.reason}, not {reason}")
+    if stop.beneficiaries:
+        yield Violation("beneficiary", case.id(row), f"must stop in any case, not for {', '.join(stop.beneficiaries)}")
+
+
+def charged_first(case: Case) -> Iterator[Violation]:
+    """Ensures that charged work is not stopped where stopping uncharged work would do."""
+    for row in np.flatnonzero(_charged_stops(case)).tolist():
+        if case.returns(row, case.after.used_charged):
+            yield Violation("charged_first", case.id(row), "is stopped, but would fit where it ran beside all charged work")
+
+
+def minimal(case: Case) -> Iterator[Violation]:
+    """Ensures that no stop could be taken back with all the rest unchanged."""
+    for row in np.flatnonzero(case.after.voluntary).tolist():
+        if case.returns(row, case.after.used):
+            yield Violation("minimal", case.id(row), "is stopped, but would still fit where it ran")

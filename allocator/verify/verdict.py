@@ -1,0 +1,37 @@
+"""What the verifier says of a decision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from allocator.entitlement.costs import Score
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A broken rule: its name as in the list of hard constraints, whom it concerns, and what is wrong in plain words."""
+
+    rule: str
+    subject: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.subject}: {self.detail}"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Every broken rule, in the order of the rules, and the score of the decision as recomputed."""
+
+    violations: tuple[Violation, ...]
+    score: Score
+
+    @property
+    def ok(self) -> bool:
+        """True where no rule is broken."""
+        return not self.violations
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """Names of the broken rules, each once, in the order of the rules."""
+        return tuple(dict.fromkeys(violation.rule for violation in self.violations))
