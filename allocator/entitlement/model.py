@@ -68,7 +68,8 @@ class WorkTable:
     home
         Pool in which it counts (index), -1 where no accepted pool exists.
     running, run_pool, charged, protected, protected_until
-        The actual run (terminating ones included): pool index or -1, whether charged, whether protected now, and until when (0: none).
+        The actual run (terminating ones included): pool index or -1, whether charged, whether protected now, and until
+        when (0: none).
     fresh
         True for runs that start at now or later: they still counted as waiting just before now.
     held_before, held_pool
@@ -88,7 +89,8 @@ class WorkTable:
     entitled_since
         Seconds; 0 where the mark is not set (gangs that latch only).
     lost_gpu_seconds, lost_cost, order_cost
-        GPU-seconds a stop throws away without restart; weighted cost of the stop; weighted cost of waiting. The costs are in 1/1000 GPU-second.
+        GPU-seconds a stop throws away without restart; weighted cost of the stop; weighted cost of waiting. The costs are
+        in 1/1000 GPU-second.
     impossible
         Row -> (reason, detail) for workloads that can never start as they are.
     """

@@ -1,0 +1,81 @@
+"""Who counts in the demand beyond charged work (DESIGN 3.3), and who could start at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from allocator.domain import Reason, Snapshot
+from allocator.entitlement.contract import Contract
+from allocator.entitlement.demand import queue_order
+from allocator.entitlement.express import lane_candidates, lane_room
+from allocator.entitlement.funding import Funds, fund_in_order, promises
+from allocator.entitlement.healthy import Health, HealthCheck
+from allocator.entitlement.places import NO_LEAF, NO_POOL, Places
+from allocator.entitlement.tree import BudgetTree
+from allocator.topology import BoolArray, IntArray, Layout
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Claimants:
+    """Arrays of shape (num_workloads,) unless stated; names as in `WorkTable` mean the same.
+
+    Attributes
+    ----------
+    placeable
+        Can be decided, and fits the nodes that accept work now.
+    lane_room
+        GPUs that the express lane of each pool had left just before `now`, shape (num_pools,).
+    """
+
+    promise: IntArray
+    placeable: BoolArray
+    impossible: Mapping[int, tuple[str, str]]
+    express: BoolArray
+    funded: BoolArray
+    lane_room: IntArray
+
+
+def read_claimants(
+    snapshot: Snapshot, layout: Layout, tree: BudgetTree, contract: Contract, places: Places, installed: IntArray, funds: Funds
+) -> Claimants:
+    """Walk the queue: what cannot be placed is out, the express lane comes first, the rest is funded in order."""
+    works, policy = snapshot.workloads, snapshot.policy
+    # What counts as demand must not change with the promises of this very instant, so it asks for those before them.
+    promise = promises(works, contract, places, tree, funds.available_before, policy)
+    health = HealthCheck(layout, snapshot.now).judge_all(works, promise)
+    impossible = _impossible(snapshot, places, health)
+    decidable = ~_mask(list(impossible), len(works)) & (places.leaf != NO_LEAF) & (places.home != NO_POOL)
+    wants = contract.waiting_before | ~contract.charged_before
+    queue = queue_order(contract, places.leaf, decidable & wants & (contract.min_runtime > 0))
+    fits_promise = np.array([verdict.fits_promise for verdict in health], dtype=bool)
+    room = lane_room(contract, installed, policy)
+    express = lane_candidates(works, contract, queue, places.home, fits_promise, room, policy)
+    walk = queue[(fits_promise & ~express)[queue]]
+    funded = fund_in_order(tree, funds.available_before, walk, places, contract.gpus * promise)
+    return Claimants(
+        promise=promises(works, contract, places, tree, funds.available, policy),
+        placeable=decidable & np.array([verdict.fits for verdict in health], dtype=bool),
+        impossible=impossible,
+        express=express,
+        funded=express | _mask(funded, len(works)),
+        lane_room=room,
+    )
+
+
+def _impossible(snapshot: Snapshot, places: Places, health: list[Health]) -> dict[int, tuple[str, str]]:
+    """What can never start as it is, with reason and detail: work that is no leaf's, and what fits no healthy cluster."""
+    never = {row: verdict.impossible for row, verdict in enumerate(health) if verdict.impossible is not None}
+    for row in np.flatnonzero(places.orphan | (places.leaf == NO_LEAF)).tolist():
+        allocation = snapshot.workloads[row].allocation
+        detail = f"allocation {allocation!r} is unknown or has children; name a leaf of the budgets"
+        never[row] = (Reason.INVALID_REQUEST.value, detail)
+    return never
+
+
+def _mask(rows: list[int] | IntArray, num: int) -> BoolArray:
+    mask = np.zeros(num, dtype=bool)
+    mask[np.asarray(rows, dtype=np.int64)] = True
+    return mask

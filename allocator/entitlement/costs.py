@@ -1,0 +1,209 @@
+"""Every coefficient of the objective but the curves (DESIGN 3.5), in 1/1000 GPU-second, for engines and verifier alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from allocator.domain import Policy, Workload
+from allocator.entitlement.contract import Contract, lost_gpu_seconds, read_placements
+from allocator.entitlement.entitled import level_ranks
+from allocator.entitlement.model import Entitlement
+from allocator.entitlement.places import Places
+from allocator.entitlement.tree import BudgetTree
+from allocator.topology import GPUS, BoolArray, IntArray, Layout, fewest_domains
+
+UNIT = 1000
+"""Units of the objective in a GPU-second."""
+
+LEAST_LOST = 60
+"""A stop costs at least so many GPU-seconds per GPU."""
+
+MOST_LOST_STEPS = 4
+"""A stop costs at most so many planning steps per GPU, but on the last try."""
+
+UNCHARGED_PART = Fraction(1, 10)
+"""Lost work of unallocated work counts so much."""
+
+PREFERRED_FACTOR = 2
+"""Spread costs so many times as much at a preferred level and above it."""
+
+PREFERRED_SLOWDOWN = Fraction(1, 50)
+"""Slowdown at a preferred level that states none."""
+
+_SAFE = 1 << 62
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """The terms of the objective, in 1/1000 GPU-second."""
+
+    unfairness: int = 0
+    express: int = 0
+    idle: int = 0
+    lost_work: int = 0
+    spread: int = 0
+    fragmentation: int = 0
+    order: int = 0
+
+    @property
+    def total(self) -> int:
+        """The objective."""
+        return sum(self.as_dict().values())
+
+    def as_dict(self) -> dict[str, int]:
+        """The terms by name."""
+        return asdict(self)
+
+
+def round_half_up(value: Fraction) -> int:
+    """The nearest integer, halves upwards."""
+    return (2 * value.numerator + value.denominator) // (2 * value.denominator)
+
+
+def step_cost(weight: Fraction, policy: Policy) -> Fraction:
+    """What one GPU for one planning step is worth under a weight, unrounded."""
+    return weight * policy.planning_step * UNIT
+
+
+def idle_cost(policy: Policy) -> int:
+    """Cost per GPU of an accepting node that no task uses."""
+    return round_half_up(step_cost(policy.weights.idle, policy))
+
+
+def express_cost(policy: Policy, gpus: int) -> int:
+    """Cost of a lane candidate of so many GPUs that waits."""
+    return round_half_up(step_cost(policy.weights.express, policy) * gpus)
+
+
+def fragmentation_cost(policy: Policy) -> int:
+    """Cost per GPU of min(placed, left free) where something that was wholly free is broken up."""
+    return round_half_up(step_cost(policy.weights.fragmentation, policy))
+
+
+def lost_costs(works: Sequence[Workload], contract: Contract, policy: Policy, now: int) -> tuple[IntArray, IntArray]:
+    """GPU-seconds that a stop of each run throws away, and its cost; 0 for waiting work. Shape (num_workloads,) each."""
+    lost = np.zeros(len(works), dtype=np.int64)
+    cost = np.zeros(len(works), dtype=np.int64)
+    for row in np.flatnonzero(contract.running).tolist():
+        work = works[row]
+        assert work.run is not None  # the row runs
+        lost[row] = lost_gpu_seconds(work, work.run, now)
+        cost[row] = stop_cost(work, int(lost[row]), work.run.charged, bool(contract.last_try[row]), policy)
+    return lost, cost
+
+
+def stop_cost(work: Workload, lost: int, charged: bool, last_try: bool, policy: Policy) -> int:
+    """Cost of a stop that throws away `lost` GPU-seconds."""
+    amount = max((lost + work.restart_time * work.gpus) * (1 + work.preempted), LEAST_LOST * work.gpus)
+    if not last_try:
+        amount = min(amount, MOST_LOST_STEPS * policy.planning_step * work.gpus)
+    part = Fraction(1) if charged else UNCHARGED_PART
+    return round_half_up(policy.weights.lost_work * amount * part * UNIT)
+
+
+def order_costs(
+    contract: Contract, places: Places, ranked: BoolArray, tree: BudgetTree, used: IntArray, policy: Policy
+) -> IntArray:
+    """Cost of waiting for each workload, shape (num_workloads,): the first of its order costs most, the last least.
+
+    Work with a min runtime is ranked in its leaf by priority, submit time and id; unallocated work over the whole snapshot
+    by what its leaf has used per share, then size, submit time and id. `used` is all GPU-seconds by vertex, charged or not,
+    over all pools, shape (num_vertices,). Work that is not `ranked` costs nothing.
+    """
+    leaf = places.leaf
+    rank = np.zeros(len(leaf), dtype=np.int64)
+    count = np.ones(len(leaf), dtype=np.int64)
+    rows = np.flatnonzero(ranked & (contract.min_runtime > 0))
+    order = rows[np.lexsort((rows, contract.submit[rows], -contract.priority[rows], leaf[rows]))]
+    _, first, size = np.unique(leaf[order], return_index=True, return_counts=True)
+    rank[order] = np.arange(len(order)) - np.repeat(first, size)
+    count[order] = np.repeat(size, size)
+    rows = np.flatnonzero(ranked & (contract.min_runtime == 0))
+    amount = np.broadcast_to(used[:, np.newaxis], tree.share.shape)
+    level = level_ranks(leaf[rows], places.home[rows], amount, tree.share)
+    order = rows[np.lexsort((rows, contract.submit[rows], contract.gpus[rows], level))]
+    rank[order] = np.arange(len(order))
+    count[order] = len(order)
+    unit = step_cost(policy.weights.order, policy)
+    gpus = np.where(ranked, contract.gpus, 0)
+    return _scaled(unit, gpus * (count - rank), count)
+
+
+def _scaled(unit: Fraction, factor: IntArray, divisor: IntArray) -> IntArray:
+    """Times `factor` / `divisor`, rounded half up; exact, in Python integers where 64 bits would not do."""
+    largest = 2 * unit.numerator * int(factor.max(initial=0)) + unit.denominator * int(divisor.max(initial=0))
+    above, below = (factor, divisor) if largest < _SAFE else (factor.astype(object), divisor.astype(object))
+    numerator, denominator = above * unit.numerator, below * unit.denominator
+    return np.asarray((2 * numerator + denominator) // (2 * denominator), dtype=np.int64)
+
+
+class SpreadCosts(NamedTuple):
+    """Of one gang in one pool, by level, shape (num_levels,): the cost of each further domain, and how many cost nothing."""
+
+    per_domain: IntArray
+    fewest: IntArray
+
+
+def spread_costs(entitlement: Entitlement, row: int, pool: int) -> SpreadCosts:
+    """What the gang pays for each domain that it touches beyond the fewest possible in an empty pool."""
+    snapshot, layout = entitlement.snapshot, entitlement.layout
+    work = snapshot.workloads[row]
+    unit = step_cost(snapshot.policy.weights.spread, snapshot.policy) * work.gpus
+    slowdown = _slowdowns(snapshot.cluster.slowdown, layout.levels, work.topology.preferred)
+    per_domain = np.array([round_half_up(unit * rate) for rate in slowdown], dtype=np.int64)
+    return SpreadCosts(per_domain, fewest_domains(layout, work, pool))
+
+
+def _slowdowns(slowdown: Mapping[str, Fraction], levels: Sequence[str], preferred: str | None) -> list[Fraction]:
+    """Slowdown by level, with the factor of the preferred one."""
+    rates = [slowdown.get(level, Fraction(0)) for level in levels]
+    if preferred is None or preferred not in levels:
+        return rates
+    at = levels.index(preferred)
+    if preferred not in slowdown:
+        rates[at] = PREFERRED_SLOWDOWN
+    return [rate * PREFERRED_FACTOR if level <= at else rate for level, rate in enumerate(rates)]
+
+
+def spread_cost(entitlement: Entitlement, row: int, nodes: IntArray) -> int:
+    """Spread of one gang that lies on these nodes (of one pool)."""
+    layout = entitlement.layout
+    costs, fewest = spread_costs(entitlement, row, int(layout.pool[nodes[0]]))
+    touched = np.array([len(np.unique(layout.domain[level, nodes])) for level in range(len(layout.levels))])
+    return int((costs * np.maximum(touched - fewest, 0)).sum())
+
+
+def whole_before(entitlement: Entitlement) -> tuple[BoolArray, ...]:
+    """Which domains were wholly free just before `now`: one array of shape (num_domains, num_pools) for each level.
+
+    Nodes, and domains of the levels strictly between the coarsest and the node, each within one pool: all of its nodes
+    accept work, and none had a task. The coarsest level has none.
+    """
+    layout, snapshot = entitlement.layout, entitlement.snapshot
+    places = read_placements(snapshot.workloads, layout, snapshot.now)
+    busy = ~layout.accepting
+    busy[places.node[places.before]] = True
+    free = []
+    for level, paths in enumerate(layout.domain_paths):
+        whole = np.zeros((len(paths), len(layout.pools)), dtype=bool)
+        if level > 0 or len(layout.levels) == 1:
+            whole[layout.domain[level], layout.pool] = True
+            whole[layout.domain[level][busy], layout.pool[busy]] = False
+        free.append(whole)
+    return tuple(free)
+
+
+def broken_gpus(layout: Layout, whole: Sequence[BoolArray], placed: IntArray) -> int:
+    """Sum of min(placed, left free) over what was wholly free, in GPUs; `placed` are the GPUs of tasks by node afterwards."""
+    total = 0
+    for level, free in enumerate(whole):
+        used, installed = np.zeros(free.shape, dtype=np.int64), np.zeros(free.shape, dtype=np.int64)
+        np.add.at(used, (layout.domain[level], layout.pool), placed)
+        np.add.at(installed, (layout.domain[level], layout.pool), layout.capacity[GPUS])
+        total += int(np.minimum(used, installed - used)[free].sum())
+    return total

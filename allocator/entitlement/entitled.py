@@ -1,0 +1,178 @@
+"""Which waiting workloads are entitled (DESIGN 3.3): half a gang is the rounding, and large gangs latch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+
+from allocator.domain import Policy, Workload
+from allocator.entitlement.contract import Contract
+from allocator.entitlement.places import Places
+from allocator.entitlement.tree import BudgetTree, ObjectArray
+from allocator.topology import BoolArray, IntArray
+
+NO_MARK = 0
+"""`entitled_since` of a workload that has not latched."""
+
+MILLI = 1000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Claims:
+    """What the question is asked about. Arrays by row have shape (num_workloads,), by vertex (num_vertices, num_pools).
+
+    `counted` are the rows that count in the demand without being charged, `gang` is True for large gangs of their pool.
+    """
+
+    places: Places
+    gpus: IntArray
+    counted: IntArray
+    express: BoolArray
+    gang: BoolArray
+    usage: IntArray
+    held: IntArray
+    owed: IntArray
+
+
+def large_gangs(gpus: IntArray, home: IntArray, installed: IntArray, policy: Policy) -> BoolArray:
+    """True for gangs of at least `reserve_from` of the GPUs of their pool, shape (num_workloads,)."""
+    share = policy.reserve_from
+    large: BoolArray = (home >= 0) & (gpus * share.denominator >= share.numerator * installed[home])
+    return large
+
+
+def mark_entitled(
+    works: Sequence[Workload], contract: Contract, claims: Claims, tree: BudgetTree, policy: Policy, now: int
+) -> tuple[BoolArray, IntArray]:
+    """Which rows are entitled, and since when (seconds, NO_MARK where the mark does not latch), shape (num_workloads,) each.
+
+    Rows are looked at one after the other, those that latched before first; each one that is entitled counts as held for
+    those after it.
+    """
+    ledger = _Ledger(tree, claims)
+    entitled = np.zeros(len(works), dtype=bool)
+    since = np.full(len(works), NO_MARK, dtype=np.int64)
+    latched = _latched(works, claims, now)
+    order = _in_order(contract, claims, tree, policy)
+    for row, mark in latched:
+        ledger.take(row)
+        entitled[row] = True
+        since[row] = mark
+    credit: dict[int, tuple[int, int]] = {}
+    for row in order.tolist():
+        if entitled[row]:
+            continue
+        owed_half = ledger.owes_half_of(row)
+        if claims.gang[row] and contract.waiting_before[row]:
+            credit[row] = ledger.credit(row)
+        if not (owed_half or claims.express[row]):
+            continue
+        ledger.take(row)
+        entitled[row] = True
+        since[row] = now if claims.gang[row] and owed_half else NO_MARK
+    for row in _first_of_split(claims, entitled, credit, tree):
+        entitled[row] = True
+        since[row] = now
+    return entitled, since
+
+
+class _Ledger:
+    """GPUs owed and held, in 1/1000, while one entitled workload after the other is counted as held."""
+
+    def __init__(self, tree: BudgetTree, claims: Claims) -> None:
+        self._tree = tree
+        self._num_pools = claims.owed.shape[1]
+        self._left: list[int] = (claims.owed - MILLI * claims.held).ravel().tolist()
+        self._leaf: list[int] = claims.places.leaf.tolist()
+        self._home: list[int] = claims.places.home.tolist()
+        self._gpus: list[int] = claims.gpus.tolist()
+
+    def owes_half_of(self, row: int) -> bool:
+        """Whether every vertex that has a say is owed at least half the gang beyond what it holds."""
+        half = MILLI * self._gpus[row]
+        return all(2 * self._left[place] >= half for place in self._places(row, self._judges(row)))
+
+    def take(self, row: int) -> None:
+        """Count the workload as held."""
+        gpus = MILLI * self._gpus[row]
+        for place in self._places(row, self._tree.path(self._leaf[row])):
+            self._left[place] -= gpus
+
+    def credit(self, row: int) -> tuple[int, int]:
+        """The lowest vertex that has a say, and what it is owed beyond what it holds."""
+        lowest = self._judges(row)[0]
+        return lowest, self._left[lowest * self._num_pools + self._home[row]]
+
+    def _judges(self, row: int) -> tuple[int, ...]:
+        """The vertices of the path that fund; the leaf if none does."""
+        leaf = self._leaf[row]
+        return self._tree.funding_path(leaf) or (leaf,)
+
+    def _places(self, row: int, vertices: Iterable[int]) -> list[int]:
+        return [vertex * self._num_pools + self._home[row] for vertex in vertices]
+
+
+def _latched(works: Sequence[Workload], claims: Claims, now: int) -> list[tuple[int, int]]:
+    """Large gangs that have been entitled since before `now` and still have funds, and since when."""
+    rows = claims.counted[claims.gang[claims.counted]].tolist()
+    marks = ((row, works[row].entitled_since) for row in rows)
+    return [(row, mark) for row, mark in marks if mark is not None and mark < now]
+
+
+def _in_order(contract: Contract, claims: Claims, tree: BudgetTree, policy: Policy) -> IntArray:
+    """The counted rows by level of their leaf, lowest first, then submit time, then id."""
+    rows = claims.counted
+    rank = level_ranks(
+        claims.places.leaf[rows], claims.places.home[rows], claims.usage + policy.horizon * claims.held, tree.share
+    )
+    order: IntArray = rows[np.lexsort((rows, contract.submit[rows], rank))]
+    return order
+
+
+def level_ranks(leaf: IntArray, pool: IntArray, amount: IntArray, share: ObjectArray) -> IntArray:
+    """Rank of amount / path share at the leaf and pool of each row, equal for equal levels, shape (num_rows,).
+
+    `amount` and `share` are by vertex and pool. A leaf without share is at an infinite level, after all others.
+    """
+    num_pools = share.shape[1]
+    places, row2place = np.unique(leaf * num_pools + pool, return_inverse=True)
+    amounts, shares = amount.ravel()[places].tolist(), share.ravel()[places].tolist()
+    levels = [_level(of, part) for of, part in zip(amounts, shares, strict=True)]
+    rough = sorted(range(len(levels)), key=lambda place: float(levels[place] or 0))
+    # Sorting by float first leaves few exact comparisons to make; the exact order decides.
+    exact = sorted(rough, key=lambda place: (levels[place] is None, levels[place] or 0))
+    rank = np.zeros(len(levels), dtype=np.int64)
+    for before, place in pairwise(exact):
+        rank[place] = rank[before] + (levels[place] != levels[before])
+    ranks: IntArray = rank[row2place]
+    return ranks
+
+
+def _level(amount: int, share: Fraction) -> Fraction | None:
+    """Amount per share, None for infinity."""
+    return amount / share if share else None
+
+
+def _first_of_split(claims: Claims, entitled: BoolArray, credit: dict[int, tuple[int, int]], tree: BudgetTree) -> list[int]:
+    """Where several large gangs wait in a pool and none is entitled: the first, if together they are owed half of it.
+
+    `credit` lists the gangs in their order, each with what its lowest vertex was owed when its turn came.
+    """
+    chosen = []
+    for pool in range(claims.owed.shape[1]):
+        waiting = [row for row in credit if claims.places.home[row] == pool]
+        latched = claims.gang & entitled & (claims.places.home == pool)
+        if len(waiting) < 2 or latched.any():
+            continue
+        shares: dict[int, int] = {}
+        for row in waiting:
+            vertex, amount = credit[row]
+            shares[vertex] = max(shares.get(vertex, 0), amount)
+        tops = [vertex for vertex in shares if not shares.keys() & set(tree.path(vertex)[1:])]
+        if 2 * sum(shares[vertex] for vertex in tops) >= MILLI * int(claims.gpus[waiting[0]]):
+            chosen.append(waiting[0])
+    return chosen

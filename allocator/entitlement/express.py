@@ -1,0 +1,60 @@
+"""The express lane (DESIGN 3.2): short small work that is always funded, a few GPUs at a time, filled in queue order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from allocator.domain import Policy, Workload
+from allocator.entitlement.contract import Contract
+from allocator.topology import BoolArray, IntArray
+
+LEAST_ROOM = 8
+"""GPUs that the lane of even the smallest pool has."""
+
+
+def lane_room(contract: Contract, installed: IntArray, policy: Policy) -> IntArray:
+    """GPUs that the lane of each pool had left just before `now`, shape (num_pools,)."""
+    share = policy.express.pool_share
+    limit = np.maximum(LEAST_ROOM, installed * share.numerator // share.denominator)
+    rows = np.flatnonzero(contract.express_before)
+    taken = np.zeros_like(limit)
+    np.add.at(taken, contract.held_pool[rows], contract.gpus[rows])
+    room: IntArray = np.maximum(limit - taken, 0)
+    return room
+
+
+def lane_candidates(
+    works: Sequence[Workload],
+    contract: Contract,
+    queue: IntArray,
+    home: IntArray,
+    placeable: BoolArray,
+    room: IntArray,
+    policy: Policy,
+) -> BoolArray:
+    """Mark the workloads that the lane has room for, one after the other in queue order, shape (num_workloads,).
+
+    One that does not fit what is left is passed over. `queue` lists rows; `placeable` is True where a start that is
+    promised its min runtime fits the healthy cluster.
+    """
+    lane = policy.express
+    chosen = np.zeros(len(works), dtype=bool)
+    left = room.tolist()
+    by_user = Counter(works[row].user for row in np.flatnonzero(contract.express_before).tolist())
+    short = (contract.min_runtime > 0) & (contract.min_runtime <= lane.min_runtime) & (contract.gpus <= lane.gpus)
+    for row in queue[(short & contract.waiting_before & placeable)[queue]].tolist():
+        work, gpus, pool = works[row], int(contract.gpus[row]), home[row]
+        if not _may_use(work) or by_user[work.user] >= lane.per_user or gpus > left[pool]:
+            continue
+        chosen[row] = True
+        by_user[work.user] += 1
+        left[pool] -= gpus
+    return chosen
+
+
+def _may_use(work: Workload) -> bool:
+    """Whether the lane is open to it: its user is known, and no decision has stopped it."""
+    return work.user is not None and work.preempted == 0 and work.stopped is None

@@ -1,0 +1,108 @@
+"""Budgets and what is left of them (DESIGN 3.1, 3.2): GPU-seconds by vertex and pool."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from allocator.domain import Policy, Workload
+from allocator.entitlement.contract import LAST_TRY_RUNTIME, Contract, ordinary_promise
+from allocator.entitlement.model import NO_BUDGET, Forced
+from allocator.entitlement.places import NO_LEAF, NO_POOL, Places
+from allocator.entitlement.tree import BudgetTree
+from allocator.entitlement.usage import effective_window
+from allocator.topology import BoolArray, IntArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Funds:
+    """Arrays of shape (num_vertices, num_pools), as in `Market`."""
+
+    budget: IntArray
+    outstanding: IntArray
+    available: IntArray
+    available_before: IntArray
+
+
+def read_funds(
+    contract: Contract, places: Places, tree: BudgetTree, installed: IntArray, usage: IntArray, policy: Policy, now: int
+) -> Funds:
+    """Budgets, what protected runs are still promised, and what is left for new promises.
+
+    `available_before` is what was left before the promises made at `now`.
+    """
+    budget = budgets(tree, installed, policy)
+    counts = contract.protected & (contract.forced == Forced.NONE)
+    old = _outstanding(contract, places.leaf, counts & ~contract.new_promise, tree, budget.shape, now)
+    new = _outstanding(contract, places.leaf, counts & contract.new_promise, tree, budget.shape, now)
+    before = np.where(budget == NO_BUDGET, 0, np.maximum(0, budget - usage - old))
+    after = np.where(budget == NO_BUDGET, 0, np.maximum(0, budget - usage - old - new))
+    return Funds(budget=budget, outstanding=old + new, available=after, available_before=before)
+
+
+def budgets(tree: BudgetTree, installed: IntArray, policy: Policy) -> IntArray:
+    """Budget of each vertex, NO_BUDGET where it does not fund: its part of the window behind and the promises ahead."""
+    span = effective_window(policy) + policy.protection_cap
+    budget = np.full(tree.share.shape, NO_BUDGET, dtype=np.int64)
+    for vertex in np.flatnonzero(tree.funds).tolist():
+        for pool, gpus in enumerate(installed.tolist()):
+            share = tree.path_share(vertex, pool)
+            budget[vertex, pool] = share.numerator * gpus * span // share.denominator
+    return budget
+
+
+def _outstanding(
+    contract: Contract, leaf: IntArray, counts: BoolArray, tree: BudgetTree, shape: tuple[int, ...], now: int
+) -> IntArray:
+    """GPU-seconds that these runs are still promised, by subtree."""
+    rows = np.flatnonzero(counts)
+    left = contract.protected_until[rows] - np.maximum(now, contract.start[rows])
+    owed = np.zeros(shape, dtype=np.int64)
+    np.add.at(owed, (leaf[rows], contract.run_pool[rows]), contract.gpus[rows] * np.maximum(left, 0))
+    return tree.sum_up(owed)
+
+
+def promises(
+    works: Sequence[Workload],
+    contract: Contract,
+    places: Places,
+    tree: BudgetTree,
+    available: IntArray,
+    policy: Policy,
+) -> IntArray:
+    """Seconds promised to each workload if it is started or promoted, 0 for unallocated work, shape (num_workloads,).
+
+    Work on its last try is promised its whole run, unless that alone costs more than some vertex of its path has left.
+    """
+    promise = ordinary_promise(contract.min_runtime, policy)
+    leaf, home = places.leaf, places.home
+    for row in np.flatnonzero(contract.last_try & (leaf != NO_LEAF) & (home != NO_POOL)).tolist():
+        longest = min(works[row].max_runtime or LAST_TRY_RUNTIME, LAST_TRY_RUNTIME)
+        cost = int(contract.gpus[row]) * longest
+        if all(cost <= available[vertex, home[row]] for vertex in tree.funding_path(leaf[row])):
+            promise[row] = longest
+    return promise
+
+
+def fund_in_order(tree: BudgetTree, available: IntArray, order: IntArray, places: Places, cost: IntArray) -> IntArray:
+    """Those of the rows in `order` that are funded one after the other; one that is not funded is skipped.
+
+    `cost` is in GPU-seconds by row, in the home pool; every funding vertex on the path of a leaf has to agree.
+    """
+    num_pools = available.shape[1]
+    left: list[int] = available.ravel().tolist()
+    paths: dict[tuple[int, int], list[int]] = {}
+    funded = []
+    columns = (order.tolist(), places.leaf[order].tolist(), places.home[order].tolist(), cost[order].tolist())
+    for row, vertex, market, price in zip(*columns, strict=True):
+        path = paths.get((vertex, market))
+        if path is None:
+            path = paths[vertex, market] = [above * num_pools + market for above in tree.funding_path(vertex)]
+        if any(left[place] < price for place in path):
+            continue
+        for place in path:
+            left[place] -= price
+        funded.append(row)
+    return np.array(funded, dtype=np.int64)
