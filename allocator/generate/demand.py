@@ -31,14 +31,28 @@ ZIPF = 1.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolView:
-    """What drawing needs to know of one pool. `domain_gpus` gives the GPUs of the largest domain of each level."""
+    """What drawing needs to know of one pool. `domain_gpus` gives the GPUs of the largest domain of each level,
+    coarse to fine."""
 
     name: str
     gpus: int
     gpus_per_node: int
     domain_gpus: Mapping[str, int]
     nodes: tuple[Node, ...]
+    paths: Mapping[str, tuple[str, ...]]
     others: tuple[str, ...] = ()
+
+    def level_for(self, wanted: str) -> str:
+        """The level that plays the part of `leaf` or `su` here: the finest above the node, or the one above that."""
+        levels = list(self.domain_gpus)
+        if wanted in levels or len(levels) == 1:
+            return wanted if wanted in levels else levels[0]
+        return levels[-1] if wanted == "leaf" else levels[max(0, len(levels) - 2)]
+
+    def inside_one(self, placement: Mapping[str, int], level: str) -> bool:
+        """Whether a placement lies inside one domain of a level."""
+        depth = list(self.domain_gpus).index(level) + 1
+        return len({self.paths[name][:depth] for name in placement}) == 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +109,7 @@ def view_pool(nodes: Sequence[Node], levels: Sequence[str], others: Sequence[str
         gpus_per_node=nodes[0].gpus,
         domain_gpus=domain_gpus,
         nodes=tuple(nodes),
+        paths={node.name: node.domains for node in nodes},
         others=tuple(others),
     )
 
@@ -212,9 +227,9 @@ def _accepted_pools(rng: np.random.Generator, gpus: int, pool: PoolView) -> tupl
 
 def _wish(rng: np.random.Generator, job_class: JobClass, tasks: int, gpus: int, pool: PoolView) -> TopologyWish:
     """The class's level, preferred; one gang in ten that fits half of such a domain insists on it."""
-    level = job_class.preferred
-    if tasks == 1 or level is None or level not in pool.domain_gpus:
+    if tasks == 1 or job_class.preferred is None or not pool.domain_gpus:
         return TopologyWish()
+    level = pool.level_for(job_class.preferred)
     if 2 * gpus <= pool.domain_gpus[level] and rng.random() < 0.1:
         return TopologyWish(required=level)
     return TopologyWish(preferred=level)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -21,12 +21,18 @@ class Packer:
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.names = [node.name for node in nodes]
+        self._index = {name: index for index, name in enumerate(self.names)}
         self.free: IntArray = np.array([node.gpus for node in nodes], dtype=np.int64)
         self.domains = [_number(nodes, level) for level in range(1, len(nodes[0].domains))] if nodes else []
 
     def block(self, index: int) -> None:
         """Take a node out, for instance a dead one."""
         self.free[index] = 0
+
+    def release(self, placement: Mapping[str, int], gpus_per_task: int) -> None:
+        """Give back what a workload held."""
+        for name, tasks in placement.items():
+            self.free[self._index[name]] += tasks * gpus_per_task
 
     def place(self, tasks: int, gpus_per_task: int) -> dict[str, int] | None:
         """Place a workload and return tasks by node, or None where it does not fit."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from allocator.domain import Policy, Run, Unfunded, Workload
+from allocator.domain import Policy, Run, TopologyWish, Unfunded, Workload
 from allocator.generate.classes import EXPERIMENT
-from allocator.generate.demand import Crowd, Draft, PoolView, build_workload, draw_drafts, draw_run_time
+from allocator.generate.demand import Crowd, Draft, PoolView, build_workload, draw_drafts, draw_run_time, split_tasks
 from allocator.generate.ledger import Ledger
 from allocator.generate.packing import Packer
 from allocator.generate.params import DAY, HOUR, NOW
@@ -70,8 +70,7 @@ def _place_all(
     for draft in drafts:
         if not limits.admits(draft.leaf, draft.gpus):
             continue
-        tasks = max(1, draft.gpus // pool.gpus_per_node)
-        placement = packer.place(tasks, draft.gpus // tasks)
+        placement = packer.place(*split_tasks(draft.gpus, pool.gpus_per_node))
         if placement is not None:
             limits.held[draft.leaf] = limits.held.get(draft.leaf, 0) + draft.gpus
             yield draft, placement
@@ -123,13 +122,22 @@ def _start(
         limits.express_gpus += draft.gpus
         limits.express_users[draft.leaf] = limits.express_users.get(draft.leaf, 0) + 1
     wait = int(rng.exponential(2 * HOUR if draft.gpus > 8 else HOUR / 2))
-    workload = build_workload(rng, draft, pool, start - wait, max(run_time, age))
+    workload = _agree(build_workload(rng, draft, pool, start - wait, max(run_time, age)), placement, pool)
     return replace(
         workload,
         unfunded=workload.unfunded if run.charged else Unfunded.RUN,
         preempted=int(rng.choice([0, 0, 0, 0, 1, 1, 2])) if draft.gpus >= 4 else 0,
         run=replace(run, last_checkpoint=_checkpoint(rng, workload, start)),
     )
+
+
+def _agree(workload: Workload, placement: dict[str, int], pool: PoolView) -> Workload:
+    """Let a workload ask for no more than it has: it runs, so its required level and exclusions were met."""
+    excluded = tuple(name for name in workload.exclude_nodes if name not in placement)
+    wish = workload.topology
+    if wish.required is not None and not pool.inside_one(placement, wish.required):
+        wish = TopologyWish(preferred=wish.required)
+    return replace(workload, topology=wish, exclude_nodes=excluded)
 
 
 def _charged_run(
