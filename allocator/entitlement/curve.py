@@ -1,16 +1,43 @@
-"""The unfairness term: what it costs that a vertex holds more or fewer charged GPUs than it is owed."""
+"""The unfairness term: what it costs that a vertex holds more or fewer charged GPUs than it is owed.
+
+With e the entitlement, f the GPUs that a vertex would hold without memory and debt the horizons of f that it is behind,
+
+    below e:   K * ((1 + debt) * (e - x) + (e - x)^2 / (2 f)),     the slope of the second part at most 2
+    above e:   K * 0.05 * (x - e),                                 K = weight of unfairness * planning step / n
+
+where n counts the contributing vertices on the longest path through the vertex. Every engine and the verifier use the
+interpolation that is built here: exact rationals, each slope rounded once to 1/1000 GPU-second per GPU.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import pairwise
+from math import gcd
+
+import numpy as np
+import numpy.typing as npt
 
 from allocator.domain import Policy
-from allocator.entitlement.tree import BudgetTree
-from allocator.entitlement.waterfill import FillResult
-from allocator.topology.layout import IntArray
+from allocator.entitlement.tree import BudgetTree, ObjectArray
+from allocator.entitlement.usage import effective_window
+from allocator.entitlement.waterfill import MILLI, FillResult
+from allocator.topology.layout import BoolArray, IntArray
+
+MAX_SEGMENTS = 8
+"""Segments of a curve on its quadratic part."""
+
+MAX_QUADRATIC_SLOPE = 2
+"""From this slope on the quadratic part goes on straight; it is so many f long."""
+
+ABOVE = Fraction(1, 20)
+"""Slope above the entitlement in units of K: far below the cost of an idle GPU."""
+
+Ratio = tuple[int, int]
+"""Numerator and positive denominator. Curves are built by the thousand; fractions would reduce at every step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +67,53 @@ class Curve:
         return total + self.slopes[last] * (gpus - self.points[last])
 
 
+@dataclass(frozen=True, slots=True)
+class _Deviation:
+    """The exact cost of one vertex times `scale`: integer polynomials of the distance to e in 1/1000 GPU.
+
+    Attributes
+    ----------
+    entitled
+        e in 1/1000 GPU.
+    linear, square
+        Coefficients below e.
+    knee
+        The distance from which on the quadratic part goes straight, 1/1000 GPU; `square` holds its denominator squared.
+    above
+        Coefficient above e.
+    scale
+        Divisor that gives 1/1000 GPU-seconds.
+    """
+
+    entitled: int
+    linear: int
+    square: int
+    knee: Ratio
+    above: int
+    scale: int
+
+    def scaled(self, gpus: int) -> int:
+        """Cost of holding that many GPUs, times `scale`."""
+        distance = self.entitled - MILLI * gpus
+        if distance <= 0:
+            return -self.above * distance
+        knee, unit = self.knee
+        if distance * unit <= knee:
+            return (self.linear + self.square * distance) * distance
+        # The tangent at the knee; both divisions are exact.
+        straight = self.square * knee // unit
+        return (self.linear + 2 * straight) * distance - straight * knee // unit
+
+    def points(self) -> list[int]:
+        """Breakpoints: 0, the quadratic part in steps as equal as integers allow, and the integers around e."""
+        knee, unit = self.knee
+        last = self.entitled // MILLI
+        first = max(0, (self.entitled * unit - knee) // (MILLI * unit)) if self.square else last
+        steps = min(MAX_SEGMENTS, last - first)
+        inside = (first + (last - first) * step // steps for step in range(1, steps))
+        return sorted({0, first, *inside, last, -(-self.entitled // MILLI)})
+
+
 def build_curves(
     tree: BudgetTree,
     policy: Policy,
@@ -49,5 +123,146 @@ def build_curves(
     demand: IntArray,
     fill: FillResult,
 ) -> Mapping[tuple[int, int], Curve]:
-    """The curve of every vertex and pool that contributes; the others cost nothing whatever they hold."""
-    raise NotImplementedError
+    """The curve of every vertex and pool that contributes; the others cost nothing whatever they hold.
+
+    Parameters
+    ----------
+    capacity
+        The most GPUs that can be held in each pool, shape (num_pools,): no curve has breakpoints beyond.
+    usage
+        Charged usage in GPU-seconds, shape (num_vertices, num_pools) as the two below.
+    held, demand
+        GPUs: charged just before now, and asked for.
+    fill
+        What every vertex is owed. Debts are taken from its levels: that an entitlement was rounded is no debt.
+    """
+    if not policy.weights.unfairness:
+        return {}
+    contributes = _contributing(tree, demand)
+    depth = _contributing_on_path(tree, contributes)
+    weights = _weights_with_demand(tree, demand)
+    tops = _highest_levels(tree, policy.horizon, usage, held, fill)
+    full = MILLI * policy.planning_step * policy.weights.unfairness
+    units = {int(count): full / int(count) for count in np.unique(depth[contributes])}
+    curves = {}
+    for vertex, pool in np.argwhere(contributes).tolist():
+        parent = int(tree.parent[vertex])
+        weight, total = tree.weight[vertex, pool], weights[parent, pool]
+        entitled = int(fill.entitled[vertex, pool])
+        share = _share_without_memory(int(fill.entitled[parent, pool]), weight, total)
+        debt: Ratio = (0, 1)
+        if weight > 0:
+            own = _level(fill, vertex, pool, int(usage[vertex, pool]), weight, policy.horizon)
+            debt = _debt(tops[parent, pool], own, weight, share, policy)
+        deviation = _deviation(entitled, units[int(depth[vertex, pool])], debt, share, quadratic=weight > 0 or total == 0)
+        curves[vertex, pool] = _interpolation(deviation, int(capacity[pool]))
+    return curves
+
+
+def _contributing(tree: BudgetTree, demand: IntArray) -> BoolArray:
+    """True for vertices that have demand and a sibling with demand."""
+    asks = demand > 0
+    contributes = np.zeros_like(asks)
+    for level in tree.sets:
+        several = np.add.reduceat(asks[level.rows].astype(np.int64), level.starts, axis=0) > 1
+        contributes[level.rows] = asks[level.rows] & several[level.owner]
+    return contributes
+
+
+def _contributing_on_path(tree: BudgetTree, contributes: BoolArray) -> IntArray:
+    """The largest number of contributing vertices on a path from the root to a leaf through each vertex."""
+    above = contributes.astype(np.int64)
+    below = np.zeros_like(above)
+    for level in reversed(tree.sets):
+        longest = contributes[level.rows] + below[level.rows]
+        below[level.parents] = np.maximum.reduceat(longest, level.starts, axis=0)
+    for level in tree.sets:
+        above[level.rows] += above[level.parents][level.owner]
+    return above + below
+
+
+def _weights_with_demand(tree: BudgetTree, demand: IntArray) -> ObjectArray:
+    """The sum of the weights of the children that have demand."""
+    weights: ObjectArray = np.zeros(demand.shape, dtype=object)
+    asking: npt.NDArray[np.object_] = np.where(demand > 0, tree.weight, 0)
+    for level in tree.sets:
+        weights[level.parents] = np.add.reduceat(asking[level.rows], level.starts, axis=0)
+    return weights
+
+
+def _highest_levels(
+    tree: BudgetTree, horizon: int, usage: IntArray, held: IntArray, fill: FillResult
+) -> dict[tuple[int, int], Ratio]:
+    """L' of the children of each vertex: their level, or that of a sibling which held more than it is owed, if higher."""
+    tops: dict[tuple[int, int], Fraction] = {}
+    for level in tree.sets:
+        for group, pool in np.argwhere(fill.level[level.first + level.starts] != None).tolist():  # noqa: E711 (by element)
+            tops[int(level.parents[group]), pool] = fill.level[level.first + level.starts[group], pool]
+    # Those inside their bounds sit at the level itself.
+    over = (MILLI * held > fill.entitled) & (tree.weight > 0) & ~fill.interior
+    for vertex, pool in np.argwhere(over).tolist():
+        if (place := (int(tree.parent[vertex]), pool)) in tops:
+            own = _level(fill, vertex, pool, int(usage[vertex, pool]), tree.weight[vertex, pool], horizon)
+            tops[place] = max(tops[place], Fraction(*own))
+    return {place: (top.numerator, top.denominator) for place, top in tops.items()}
+
+
+def _level(fill: FillResult, vertex: int, pool: int, usage: int, weight: int, horizon: int) -> Ratio:
+    """(u + H e) / w of one vertex, before e was rounded."""
+    if fill.interior[vertex, pool]:
+        level: Fraction = fill.level[vertex, pool]
+        return level.numerator, level.denominator
+    return usage + horizon * (int(fill.entitled[vertex, pool]) // MILLI), weight
+
+
+def _share_without_memory(milli: int, weight: int, total: int) -> Ratio:
+    """The f of a vertex in GPUs: its part of what the parent hands out, at least 1."""
+    share, unit = milli * weight, MILLI * total
+    if share <= unit:
+        return 1, 1
+    divisor = gcd(share, unit)
+    return share // divisor, unit // divisor
+
+
+def _debt(top: Ratio, own: Ratio, weight: int, share: Ratio, policy: Policy) -> Ratio:
+    """How many horizons of its share a vertex is behind, between 0 and W / H."""
+    behind = (top[0] * own[1] - own[0] * top[1]) * weight * share[1]
+    unit = top[1] * own[1] * policy.horizon * share[0]
+    if behind <= 0:
+        return 0, 1
+    limit = effective_window(policy), policy.horizon
+    return limit if behind * limit[1] > limit[0] * unit else (behind, unit)
+
+
+def _deviation(entitled: int, unit: Fraction, debt: Ratio, share: Ratio, *, quadratic: bool) -> _Deviation:
+    """Bring all coefficients to one denominator; `unit` is K in 1/1000 GPU-second per GPU."""
+    behind, debt_unit = debt
+    gpus, share_unit = share
+    common = unit.numerator * debt_unit * 2 * MILLI * gpus * share_unit
+    return _Deviation(
+        entitled=entitled,
+        linear=common // debt_unit * (debt_unit + behind),
+        square=unit.numerator * debt_unit * share_unit**2 if quadratic else 0,
+        knee=(MAX_QUADRATIC_SLOPE * MILLI * gpus, share_unit),
+        above=common * ABOVE.numerator // ABOVE.denominator,
+        scale=unit.denominator * debt_unit * 2 * MILLI**2 * gpus * share_unit,
+    )
+
+
+def _interpolation(deviation: _Deviation, capacity: int) -> Curve:
+    """Join the exact values at the breakpoints, each slope rounded once; the value at the integer above e is exact."""
+    points = deviation.points()
+    values = [deviation.scaled(point) for point in points]
+    slopes = [
+        _round_half_up(right - left, (stop - start) * deviation.scale)
+        for (start, stop), (left, right) in zip(pairwise(points), pairwise(values), strict=True)
+    ]
+    descent = sum(slope * (stop - start) for slope, (start, stop) in zip(slopes, pairwise(points), strict=True))
+    slopes.append(_round_half_up(MILLI * deviation.above, deviation.scale))
+    reachable = max(1, bisect_right(points, capacity))
+    base = _round_half_up(values[-1], deviation.scale) - descent
+    return Curve(points=tuple(points[:reachable]), slopes=tuple(slopes[:reachable]), base=base)
+
+
+def _round_half_up(numerator: int, denominator: int) -> int:
+    return (2 * numerator + denominator) // (2 * denominator)

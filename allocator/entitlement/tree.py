@@ -296,9 +296,15 @@ def _integers(shares: Sequence[Fraction]) -> list[int]:
 def _path_shares(weight: ObjectArray, parent: IntArray, sets: Sequence[SiblingSets]) -> ObjectArray:
     share = np.full(weight.shape, Fraction(0), dtype=object)
     share[ROOT] = Fraction(1)
+    # Siblings and pools repeat the same product. Fractions are slow to hash; `share` keeps them, and so their ids, alive.
+    known: dict[tuple[int, int, int], Fraction] = {}
     for level in sets:
         total = np.add.reduceat(weight[level.rows], level.starts, axis=0)[level.owner]
         for row, pool in np.argwhere(weight[level.rows] > 0).tolist():
             vertex = level.first + row
-            share[vertex, pool] = share[parent[vertex], pool] * Fraction(weight[vertex, pool], total[row, pool])
+            above, part, whole = share[parent[vertex], pool], weight[vertex, pool], total[row, pool]
+            key = (id(above), part, whole)
+            if key not in known:
+                known[key] = above * Fraction(part, whole)
+            share[vertex, pool] = known[key]
     return share
