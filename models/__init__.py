@@ -1,0 +1,1 @@
+"""Engines that solve the compiled epoch. Reached as `allocator.models`."""

@@ -1,0 +1,1 @@
+"""CP-SAT engine: the reference model, exact, every rule."""

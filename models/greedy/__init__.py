@@ -1,0 +1,1 @@
+"""Greedy engine: always first; incumbent, hint and fallback."""

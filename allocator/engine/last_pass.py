@@ -1,0 +1,88 @@
+"""The last pass: takes back needless stops and starts what fits, so that the rules about single changes hold.
+
+`charged_first` and `minimal` are met by taking back, `work_conservation` and `unallocated_last` by starting. Each step
+only ever does what the rule asks; the verifier has the last word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from allocator.engine.plan import Plan, after_plan
+from allocator.entitlement import Entitlement
+from allocator.topology.layout import IntArray
+from allocator.verify.after import AfterState, Placed
+from allocator.verify.room import Mode, Opening, Room, could_start, could_start_over_unallocated
+
+ROUNDS = 4
+"""A round may open room for the next; more than two have not been seen."""
+
+
+def last_pass(ent: Entitlement, plan: Plan) -> Plan:
+    """The plan with needless stops taken back and everything started that the rules want started."""
+    for _ in range(ROUNDS):
+        mended = _start_what_fits(ent, _take_back(ent, plan))
+        if mended == plan:
+            break
+        plan = mended
+    return plan
+
+
+def _take_back(ent: Entitlement, plan: Plan) -> Plan:
+    """Keep whoever would fit beside all that runs (`minimal`), charged and dear work first."""
+    for row in sorted(plan.stops, key=lambda row: (not ent.works.charged[row], -int(ent.works.lost_cost[row]), row)):
+        after = after_plan(ent, plan)
+        use = _use_of(after, row)
+        if np.all(after.free >= use):
+            plan = Plan(plan.starts, plan.stops - {row}, plan.promotions)
+    return plan
+
+
+def _use_of(after: AfterState, row: int) -> IntArray:
+    mask = np.zeros(len(after.kept), dtype=np.bool_)
+    mask[row] = True
+    return after.before.on_nodes(mask, after.free.shape[1])
+
+
+def _start_what_fits(ent: Entitlement, plan: Plan) -> Plan:
+    starts, stops = dict(plan.starts), set(plan.stops)
+    room = Room(after_plan(ent, plan))
+    for row in _by_claim(ent, room):
+        found = could_start(room, row)
+        if isinstance(found, Opening):
+            _enter(room, starts, found)
+    for row in _by_claim(ent, room):
+        if not ent.works.entitled[row] or row in room.placement:
+            continue
+        found = could_start_over_unallocated(room, row)
+        if isinstance(found, Opening) and not found.exempt:
+            _clear(room, starts, stops, found.stops)
+            _enter(room, starts, found)
+    return Plan(dict(sorted(starts.items())), frozenset(stops), plan.promotions)
+
+
+def _by_claim(ent: Entitlement, room: Room) -> Iterable[int]:
+    """Waiting candidates: express, then entitled, then by what waiting costs per GPU, then in order."""
+    works = ent.works
+    rows = np.flatnonzero(works.candidate)
+    rate = works.order_cost[rows] / np.maximum(works.gpus[rows], 1)
+    order = np.lexsort((rows, -rate, ~works.entitled[rows], ~works.express[rows]))
+    return [int(row) for row in rows[order] if int(row) not in room.placement]
+
+
+def _enter(room: Room, starts: dict[int, Placed], found: Opening) -> None:
+    room.start(found.row, found.placement, found.mode)
+    placement = dict(sorted(found.placement.items()))
+    starts[found.row] = Placed(placement, charged=found.mode is not Mode.UNCHARGED, express=found.mode is Mode.EXPRESS)
+
+
+def _clear(room: Room, starts: dict[int, Placed], stops: set[int], rows: Iterable[int]) -> None:
+    """Stop unallocated work, or leave it waiting if it was to start in this very plan."""
+    for row in rows:
+        room.stop(row, refund=row in starts)
+        if starts.pop(row, None) is None:
+            stops.add(row)
+
+

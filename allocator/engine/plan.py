@@ -1,0 +1,46 @@
+"""A decision by workload rows: what engines answer, what the last pass mends, what becomes the rows of the decision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from allocator.entitlement import Entitlement
+from allocator.entitlement.model import Forced
+from allocator.epoch import EpochProblem, EpochSolution
+from allocator.verify.after import AfterState, Placed, build_after
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`starts` by workload row; `stops` by choice and `promotions` as workload rows. Forced stops are in every plan."""
+
+    starts: Mapping[int, Placed]
+    stops: frozenset[int]
+    promotions: frozenset[int]
+
+
+def forced_rows(ent: Entitlement) -> frozenset[int]:
+    """Running work that must stop."""
+    return frozenset(np.flatnonzero(ent.works.forced != Forced.NONE).tolist())
+
+
+def plan_of(problem: EpochProblem, solution: EpochSolution) -> Plan:
+    """An engine's answer in rows of the work table, units turned back into tasks."""
+    offers, victims, promotions = problem.offers, problem.victims, problem.promotions
+    starts = {}
+    for j, placement in solution.starts.items():
+        tasks = {node: units * int(offers.unit_tasks[j]) for node, units in sorted(placement.items())}
+        starts[int(offers.work[j])] = Placed(tasks, charged=bool(offers.charged[j]), express=bool(offers.express[j]))
+    return Plan(
+        starts=starts,
+        stops=frozenset(int(victims.work[r]) for r in solution.stops),
+        promotions=frozenset(int(promotions.work[u]) for u in solution.promotions),
+    )
+
+
+def after_plan(ent: Entitlement, plan: Plan) -> AfterState:
+    """The state once the plan is carried out."""
+    return build_after(ent, plan.stops | forced_rows(ent), plan.starts, plan.promotions)

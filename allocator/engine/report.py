@@ -1,0 +1,94 @@
+"""From a plan to the rows of the decision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from allocator.domain import BrokenContract, Decision, Preemption, Promotion, SolverReport, Start, StopReason
+from allocator.engine.plan import Plan, forced_rows
+from allocator.entitlement import Entitlement
+from allocator.entitlement.model import Forced
+from allocator.verify.after import Placed
+
+
+def decision_of(ent: Entitlement, plan: Plan, digest: str, solver: SolverReport, timing: Mapping[str, float]) -> Decision:
+    """The decision without its explanations."""
+    forced = sorted(forced_rows(ent), key=lambda row: ent.snapshot.workloads[row].id)
+    return Decision(
+        now=ent.snapshot.now,
+        snapshot=digest,
+        solver=solver,
+        starts=tuple(_start(ent, row, placed) for row, placed in sorted(plan.starts.items())),
+        preemptions=tuple(_preemption(ent, plan, row) for row in sorted({*forced, *plan.stops})),
+        promotions=tuple(
+            Promotion(workload=ent.snapshot.workloads[row].id, protected_until=_promise_end(ent, row)) for row in sorted(plan.promotions)
+        ),
+        contract_broken=tuple(_broken(ent, row) for row in forced if _breaks(ent, row)),
+        timing=timing,
+    )
+
+
+def _promise_end(ent: Entitlement, row: int) -> int:
+    return ent.snapshot.now + int(ent.works.promise[row])
+
+
+def _start(ent: Entitlement, row: int, placed: Placed) -> Start:
+    names = ent.layout.names
+    return Start(
+        workload=ent.snapshot.workloads[row].id,
+        placement={names[node]: tasks for node, tasks in sorted(placed.placement.items())},
+        charged=placed.charged,
+        protected_until=_promise_end(ent, row) if placed.charged else None,
+        express=placed.express,
+    )
+
+
+def _preemption(ent: Entitlement, plan: Plan, row: int) -> Preemption:
+    works, now = ent.works, ent.snapshot.now
+    forced = Forced(int(works.forced[row]))
+    reason, beneficiaries = _cause(ent, plan, row, forced)
+    at_once = forced in (Forced.NODE_DOWN, Forced.DRAIN_DEADLINE)
+    return Preemption(
+        workload=ent.snapshot.workloads[row].id,
+        reason=reason,
+        beneficiaries=beneficiaries,
+        lost_gpu_seconds=int(works.lost_gpu_seconds[row]),
+        stop_by=now if at_once else now + ent.snapshot.policy.notice,
+    )
+
+
+def _cause(ent: Entitlement, plan: Plan, row: int, forced: Forced) -> tuple[StopReason, tuple[str, ...]]:
+    if forced is Forced.NODE_DOWN:
+        return StopReason.NODE_DOWN, ()
+    if forced is not Forced.NONE:
+        return StopReason.DRAIN, ()
+    express = bool(ent.works.charged[row]) and not bool(ent.works.licensed[row])
+    served = _beneficiaries(ent, plan, row, express)
+    return (StopReason.EXPRESS if express else StopReason.SHARE), served
+
+
+def _beneficiaries(ent: Entitlement, plan: Plan, row: int, express: bool) -> tuple[str, ...]:
+    """Starts on the nodes of a victim that may be the reason of its stop."""
+    works = ent.snapshot.workloads
+    run = works[row].run
+    assert run is not None
+    nodes = {ent.layout.index[name] for name in run.placement}
+    charged = bool(ent.works.charged[row])
+    return tuple(
+        works[other].id
+        for other, placed in sorted(plan.starts.items())
+        if not nodes.isdisjoint(placed.placement) and (placed.express if express else placed.charged or not charged)
+    )
+
+
+def _breaks(ent: Entitlement, row: int) -> bool:
+    return bool(ent.works.protected[row])
+
+
+def _broken(ent: Entitlement, row: int) -> BrokenContract:
+    down = Forced(int(ent.works.forced[row])) is Forced.NODE_DOWN
+    return BrokenContract(
+        workload=ent.snapshot.workloads[row].id,
+        promised=int(ent.works.protected_until[row]),
+        cause="node_down" if down else "drain_deadline",
+    )

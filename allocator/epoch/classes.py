@@ -1,0 +1,120 @@
+"""Cells and classes: the fewest groups of nodes whose counts still decide everything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from allocator.entitlement import Entitlement
+from allocator.epoch.problem import Classes, Offers, Shapes, Victims, WholeDomain
+from allocator.topology.layout import CPUS, GPUS, MEMORY, IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """`of_node` is the cell of each node; `domain[l, c]` the domain of level l that cell c lies in, -1 below the cell level."""
+
+    of_node: IntArray
+    domain: IntArray
+    pool: IntArray
+
+
+def cell_level(ent: Entitlement, offers: Offers, whole: Sequence[WholeDomain]) -> int:
+    """The finest level that a cost or a rule looks at; -1 if none does and a pool is one cell."""
+    gangs = offers.units > 1
+    needed = {level for level in range(len(ent.layout.levels)) if np.any(offers.spread[gangs, level] > 0)}
+    needed |= {int(level) for level in offers.required[gangs]} | {int(level) for level in offers.segment_level[gangs]}
+    levels = [level for level in needed if level >= 0]
+    levels += [domain.level for domain in whole]
+    return max(levels, default=-1)
+
+
+def build_cells(ent: Entitlement, level: int) -> Cells:
+    """One cell per pool and domain of the given level."""
+    num_levels, num_nodes = ent.layout.domain.shape
+    domain = ent.layout.domain[level] if level >= 0 else np.zeros(num_nodes, dtype=np.int64)
+    _, first, of_node = np.unique(np.stack([ent.layout.pool, domain]), axis=1, return_index=True, return_inverse=True)
+    cell_domain = ent.layout.domain[:, first].copy()
+    cell_domain[level + 1 :] = -1
+    return Cells(of_node=of_node.reshape(-1).astype(np.int64), domain=cell_domain.reshape(num_levels, -1), pool=ent.layout.pool[first])
+
+
+def _divides_all(sizes: Sequence[int]) -> bool:
+    """True if each size divides the next larger one: then counts of sizes pack whenever they add up."""
+    return all(large % small == 0 for small, large in zip(sizes, sizes[1:], strict=False))
+
+
+def _counts_decode(needs: IntArray, room: IntArray, whole: bool) -> bool:
+    """True if any counts of these units that add up in GPUs can be laid on nodes with this room, one by one.
+
+    Needs a chain of divisors in GPUs, and CPUs and memory that no mix of units can exhaust first. On wholly free nodes
+    all sizes must divide the node too, so that the count alone tells how many nodes are broken up.
+    """
+    sizes = sorted({int(size) for size in needs[GPUS] if size <= room[GPUS]})
+    if not _divides_all(sizes) or (whole and any(room[GPUS] % size for size in sizes)):
+        return False
+    fits = needs[GPUS] <= room[GPUS]
+    return all(bool(np.all(needs[r, fits] * room[GPUS] <= room[r] * needs[GPUS, fits])) for r in (CPUS, MEMORY))
+
+
+def build_classes(
+    ent: Entitlement, shapes: Shapes, victims: Victims, cells: Cells, free: IntArray, whole: IntArray, placed: IntArray
+) -> tuple[Classes, IntArray]:
+    """Group the nodes that can take anything; returns the classes and the class of each node (-1: none).
+
+    Parameters
+    ----------
+    free
+        GPUs, CPUs and GiB left on each node while every victim stays, shape (3, num_nodes).
+    whole, placed
+        How often each node counts as wholly free just before now, and the GPUs started there at now, shape (num_nodes,).
+    """
+    residents: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
+    for r, (nodes, need) in enumerate(zip(victims.nodes, victims.need, strict=True)):
+        for i, node in enumerate(nodes):
+            residents.setdefault(int(node), []).append((r, tuple(int(x) for x in need[:, i])))
+    usable = shapes.open_to.any(axis=0) & ent.layout.accepting if len(shapes.pool) else np.zeros(len(whole), dtype=np.bool_)
+    groups: dict[tuple[object, ...], list[int]] = {}
+    for node in np.flatnonzero(usable):
+        own = tuple(residents.get(int(node), ()))
+        if free[GPUS, node] <= 0 and not own:
+            continue
+        key: tuple[object, ...] = (
+            int(cells.of_node[node]), int(ent.layout.capacity[GPUS, node]), *free[:, node].tolist(), int(whole[node]),
+            own, shapes.open_to[:, node].tobytes(),
+        )  # fmt: skip
+        if not _mergeable(shapes, int(node), free, own, bool(whole[node]), int(placed[node])):
+            key = (*key, int(node))
+        groups.setdefault(key, []).append(int(node))
+    members = sorted(groups.values(), key=lambda nodes: nodes[0])
+    return _as_classes(members, cells, free, whole, residents, len(whole))
+
+
+def _mergeable(
+    shapes: Shapes, node: int, free: IntArray, own: Sequence[tuple[int, tuple[int, ...]]], whole: bool, placed: int
+) -> bool:
+    if len(own) > 1 or (own and free[GPUS, node] > 0) or placed:
+        return False
+    room = free[:, node] + (np.array(own[0][1]) if own else 0)
+    return _counts_decode(shapes.need[:, shapes.open_to[:, node]], room, whole)
+
+
+def _as_classes(
+    members: list[list[int]], cells: Cells, free: IntArray, whole: IntArray,
+    residents: dict[int, list[tuple[int, tuple[int, ...]]]], num_nodes: int,
+) -> tuple[Classes, IntArray]:  # fmt: skip
+    first = np.array([nodes[0] for nodes in members], dtype=np.int64)
+    node_class = np.full(num_nodes, -1, dtype=np.int64)
+    for k, nodes in enumerate(members):
+        node_class[nodes] = k
+    classes = Classes(
+        nodes=tuple(np.array(nodes, dtype=np.int64) for nodes in members),
+        size=np.array([len(nodes) for nodes in members], dtype=np.int64),
+        cell=cells.of_node[first],
+        free=free[:, first],
+        whole=whole[first],
+        residents=tuple(tuple(r for r, _ in residents.get(nodes[0], ())) for nodes in members),
+    )
+    return classes, node_class

@@ -1,0 +1,99 @@
+"""From entitlement to the epoch problem: the order of the steps."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from allocator.entitlement import Entitlement
+from allocator.entitlement.costs import fragmentation_cost
+from allocator.entitlement.model import Forced
+from allocator.epoch.classes import build_cells, build_classes, cell_level
+from allocator.epoch.offers import build_offers, build_shapes, draft_offers, drop_unneeded, number_queues
+from allocator.epoch.problem import EpochProblem
+from allocator.epoch.rows import funding_rows, limit_rows, share_terms
+from allocator.epoch.victims import build_promotions, build_victims, needs_on
+from allocator.epoch.whole import whole_domains, whole_placed, whole_weight
+from allocator.topology.layout import IntArray
+
+
+def compile_epoch(ent: Entitlement) -> EpochProblem:
+    """Reduce one epoch to arrays: what may start, what may stop, where, and what it is worth.
+
+    Parameters
+    ----------
+    ent
+        The facts that hold before the decision.
+
+    Returns
+    -------
+    EpochProblem
+        Shared by all engines; nothing in it refers to names but `names`.
+    """
+    drafts, queue = number_queues(ent, drop_unneeded(ent, draft_offers(ent)))
+    shapes, shape = build_shapes(ent, drafts)
+    offers = build_offers(ent, drafts, queue, shape)
+    victims = build_victims(ent, {int(pool) for pool in offers.pool[offers.express]})
+    promotions = build_promotions(ent, victims)
+    free = free_room(ent)
+    whole, placed = whole_weight(ent), whole_placed(ent)
+    domains = whole_domains(ent, placed)
+    cells = build_cells(ent, cell_level(ent, offers, domains))
+    classes, node_class = build_classes(ent, shapes, victims, cells, free, whole, placed)
+    return EpochProblem(
+        num_levels=len(ent.layout.levels),
+        capacity=ent.layout.capacity,
+        free=free,
+        node_pool=ent.layout.pool,
+        node_domain=ent.layout.domain,
+        node_class=node_class,
+        cell_domain=cells.domain,
+        cell_pool=cells.pool,
+        shapes=shapes,
+        offers=offers,
+        victims=victims,
+        promotions=promotions,
+        classes=classes,
+        funding=funding_rows(ent, offers, promotions),
+        limits=limit_rows(ent, offers, victims),
+        shares=share_terms(ent, offers, victims, promotions),
+        whole_weight=whole,
+        whole_placed=placed,
+        whole_domains=domains,
+        fragmentation_cost=fragmentation_cost(ent.snapshot.policy),
+        express_room=_express_room(ent),
+        max_stops=_stops_left(ent),
+        step_gpus=max(1, ent.snapshot.policy.planning_step * int(ent.market.schedulable.sum())),
+        names=tuple(work.id for work in ent.snapshot.workloads),
+    )
+
+
+def free_room(ent: Entitlement) -> IntArray:
+    """GPUs, CPUs and GiB that all runs but the forced stops leave on each node, shape (3, num_nodes)."""
+    free = ent.layout.capacity.copy()
+    for row in np.flatnonzero(ent.works.running & (ent.works.forced == Forced.NONE)):
+        run = ent.snapshot.workloads[int(row)].run
+        assert run is not None
+        nodes = np.array([ent.layout.index[name] for name in run.placement], dtype=np.int64)
+        free[:, nodes] -= needs_on(ent, int(row), nodes)
+    return free
+
+
+def _express_room(ent: Entitlement) -> IntArray:
+    """GPUs of each pool's lane that are not held by express runs, those that start at now included."""
+    room = ent.express_room.copy()
+    works = ent.works
+    for row in np.flatnonzero(works.running & works.fresh & (works.forced == Forced.NONE)):
+        run = ent.snapshot.workloads[int(row)].run
+        if run is not None and run.express:
+            room[works.run_pool[row]] -= works.gpus[row]
+    return room
+
+
+def _stops_left(ent: Entitlement) -> int | None:
+    """How many licensed stops of charged work the policy leaves, those at this very instant counted."""
+    limit = ent.snapshot.policy.max_preemptions
+    if limit is None:
+        return None
+    now = ent.snapshot.now
+    done = sum(1 for work in ent.snapshot.workloads if work.stopped and work.stopped.at == now and work.stopped.charged)
+    return max(0, limit - done)

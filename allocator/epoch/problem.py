@@ -1,0 +1,184 @@
+"""The compiled epoch: plain arrays that every engine solves. Built by `compile_epoch`, read-only afterwards.
+
+Words used here and in `docs/formulation.md`:
+
+offer     one way to start one workload: a pool and a mode (charged, express, uncharged)
+unit      what an offer places on one node as a whole: a task, or the whole gang where one node is required
+shape     the needs of a unit together with the nodes that may take it
+class     interchangeable nodes: same cell, same free room, same stoppable residents, open to the same shapes
+cell      the finest domain that any cost or rule looks at; a class lies in one cell
+victim    a running workload that may be stopped by choice
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from allocator.entitlement.curve import Curve
+from allocator.topology.layout import BoolArray, IntArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shapes:
+    """`need` has shape (3, num_shapes): GPUs, CPUs, GiB of one unit. `open_to[s, n]`: node n may take shape s."""
+
+    need: IntArray
+    pool: IntArray
+    charged: BoolArray
+    express: BoolArray
+    open_to: BoolArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Offers:
+    """One row per offer, shape (num_offers,); levels run along the second axis of the spread arrays.
+
+    `work` is the row in the work table, `queue` numbers the offers that differ in nothing but their rank: inside one queue
+    earlier offers start first. `promise_cost` is in GPU-seconds (0: draws on no budget). `gain` is what starting saves
+    whatever the shares say: waiting (order, express) and idle GPUs. `required` is a level index or -1, `segment_level`
+    likewise. `spread[j, l]` is the cost of a further domain of level l beyond `fewest[j, l]`. `must_be_unfunded` marks
+    uncharged offers of work that could be funded alone: they stand only if this decision leaves too little.
+    Costs are in 1/1000 GPU-second.
+    """
+
+    work: IntArray
+    pool: IntArray
+    leaf: IntArray
+    gpus: IntArray
+    units: IntArray
+    unit_tasks: IntArray
+    shape: IntArray
+    charged: BoolArray
+    express: BoolArray
+    queue: IntArray
+    promise_cost: IntArray
+    gain: IntArray
+    required: IntArray
+    segment_level: IntArray
+    segment_units: IntArray
+    spread: IntArray
+    fewest: IntArray
+    must_be_unfunded: BoolArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Victims:
+    """Running work that may be stopped. `cost` is what the stop costs whatever the shares say (lost work, waiting, idle
+    GPUs, less the spread it takes away), in 1/1000 GPU-second. `nodes[r]` lists its nodes, `need[r]` its GPUs, CPUs and GiB
+    on each, shape (3, len(nodes[r]))."""
+
+    work: IntArray
+    pool: IntArray
+    leaf: IntArray
+    gpus: IntArray
+    charged: BoolArray
+    licensed: BoolArray
+    cost: IntArray
+    nodes: tuple[IntArray, ...]
+    need: tuple[IntArray, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Promotions:
+    """Uncharged runs that could be funded alone: whoever keeps one promotes it, unless this decision leaves too little.
+    `victim` is their row among the victims (-1: none)."""
+
+    work: IntArray
+    pool: IntArray
+    leaf: IntArray
+    gpus: IntArray
+    victim: IntArray
+    promise_cost: IntArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Classes:
+    """One row per class. `free` (3, num_classes) is what one node has left while every victim stays; `nodes[k]` lists the
+    nodes; a class of several nodes has at most one resident, and then no free GPU, so that counts always decode."""
+
+    nodes: tuple[IntArray, ...]
+    size: IntArray
+    cell: IntArray
+    free: IntArray
+    whole: IntArray
+    residents: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FundingRow:
+    """Ordinary promises of this decision at one funding vertex and pool add up to at most `available` GPU-seconds."""
+
+    vertex: int
+    pool: int
+    available: int
+    offers: IntArray
+    promotions: IntArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LimitRow:
+    """GPUs held at once under one vertex, over all pools: `kept` by what no decision stops, plus victims, plus starts."""
+
+    vertex: int
+    limit: int
+    kept: int
+    offers: IntArray
+    victims: IntArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShareTerm:
+    """Unfairness of one vertex in one pool: `curve` of its charged GPUs, `base` of them while every victim stays."""
+
+    vertex: int
+    pool: int
+    curve: Curve
+    base: int
+    offers: IntArray
+    victims: IntArray
+    promotions: IntArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WholeDomain:
+    """A domain of several nodes that was wholly free: breaking it up costs by GPU. `placed` counts what started at `now`."""
+
+    level: int
+    nodes: IntArray
+    capacity: int
+    placed: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EpochProblem:
+    """All that an engine needs. Objectives are relative to keep.
+
+    `cell_domain` has shape (num_levels, num_cells); `node_class` is -1 for nodes where nothing can be placed.
+    `whole_weight[n]` is how often node n counts as wholly free just before now, 0 if it was not; `whole_placed` the GPUs
+    that start there at this instant. `step_gpus` are the GPU-seconds of one planning step.
+    """
+
+    num_levels: int
+    capacity: IntArray
+    free: IntArray
+    node_pool: IntArray
+    node_domain: IntArray
+    node_class: IntArray
+    cell_domain: IntArray
+    cell_pool: IntArray
+    shapes: Shapes
+    offers: Offers
+    victims: Victims
+    promotions: Promotions
+    classes: Classes
+    funding: tuple[FundingRow, ...]
+    limits: tuple[LimitRow, ...]
+    shares: tuple[ShareTerm, ...]
+    whole_weight: IntArray
+    whole_placed: IntArray
+    whole_domains: tuple[WholeDomain, ...]
+    fragmentation_cost: int
+    express_room: IntArray
+    max_stops: int | None
+    step_gpus: int
+    names: tuple[str, ...]

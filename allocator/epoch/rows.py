@@ -1,0 +1,94 @@
+"""Rows over many variables: funding, gpu_limit and the unfairness of every vertex."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from allocator.entitlement import Entitlement
+from allocator.entitlement.model import Forced
+from allocator.epoch.problem import FundingRow, LimitRow, Offers, Promotions, ShareTerm, Victims
+from allocator.topology.layout import IntArray
+
+Key = tuple[int, int]
+Members = dict[Key, list[int]]
+
+
+def _members(ent: Entitlement, leaf: IntArray, pool: IntArray, which: Iterable[int], funding: bool = False) -> Members:
+    """Indices by (vertex, pool) for every vertex on the path of each row's leaf."""
+    found: Members = {}
+    for i in which:
+        path = ent.tree.funding_path(int(leaf[i])) if funding else ent.tree.path(int(leaf[i]))
+        for vertex in path:
+            found.setdefault((vertex, int(pool[i])), []).append(i)
+    return found
+
+
+def _array(values: list[int] | None) -> IntArray:
+    return np.array(values or [], dtype=np.int64)
+
+
+def funding_rows(ent: Entitlement, offers: Offers, promotions: Promotions) -> tuple[FundingRow, ...]:
+    """One row for each funding vertex and pool where the promises on offer exceed what is available."""
+    ordinary = np.flatnonzero(offers.charged & (offers.promise_cost > 0))
+    from_offers = _members(ent, offers.leaf, offers.pool, map(int, ordinary), funding=True)
+    from_promotions = _members(ent, promotions.leaf, promotions.pool, range(len(promotions.work)), funding=True)
+    rows = []
+    for vertex, pool in sorted(from_offers.keys() | from_promotions.keys()):
+        own, promoted = _array(from_offers.get((vertex, pool))), _array(from_promotions.get((vertex, pool)))
+        available = int(ent.market.available[vertex, pool])
+        if int(offers.promise_cost[own].sum() + promotions.promise_cost[promoted].sum()) > available:
+            rows.append(FundingRow(vertex=vertex, pool=pool, available=available, offers=own, promotions=promoted))
+    return tuple(rows)
+
+
+def limit_rows(ent: Entitlement, offers: Offers, victims: Victims) -> tuple[LimitRow, ...]:
+    """One row for each vertex with a gpu_limit that the offers under it could break."""
+    limited = np.flatnonzero(ent.tree.gpu_limit >= 0)
+    if not len(limited):
+        return ()
+    all_offers = _members(ent, offers.leaf, np.zeros_like(offers.pool), range(len(offers.work)))
+    all_victims = _members(ent, victims.leaf, np.zeros_like(victims.pool), range(len(victims.work)))
+    holding = ent.works.running & (ent.works.forced == Forced.NONE)
+    kept = np.zeros(len(ent.tree.ids), dtype=np.int64)
+    for row in np.flatnonzero(holding):
+        kept[list(ent.tree.path(int(ent.works.leaf[row])))] += ent.works.gpus[row]
+    rows = []
+    for vertex in map(int, limited):
+        own, stopped = _array(all_offers.get((vertex, 0))), _array(all_victims.get((vertex, 0)))
+        if len(own) and kept[vertex] + offers.gpus[own].sum() > ent.tree.gpu_limit[vertex]:
+            rows.append(
+                LimitRow(
+                    vertex=vertex, limit=int(ent.tree.gpu_limit[vertex]),
+                    kept=int(kept[vertex] - victims.gpus[stopped].sum()), offers=own, victims=stopped,
+                )
+            )  # fmt: skip
+    return tuple(rows)
+
+
+def share_terms(ent: Entitlement, offers: Offers, victims: Victims, promotions: Promotions) -> tuple[ShareTerm, ...]:
+    """The unfairness of every vertex and pool that contributes and that this decision can change."""
+    charged = np.flatnonzero(offers.charged)
+    from_offers = _members(ent, offers.leaf, offers.pool, map(int, charged))
+    from_victims = _members(ent, victims.leaf, victims.pool, map(int, np.flatnonzero(victims.charged)))
+    from_promotions = _members(ent, promotions.leaf, promotions.pool, range(len(promotions.work)))
+    base = charged_now(ent)
+    touched = from_offers.keys() | from_victims.keys() | from_promotions.keys()
+    return tuple(
+        ShareTerm(
+            vertex=vertex, pool=pool, curve=ent.market.curves[vertex, pool], base=int(base[vertex, pool]),
+            offers=_array(from_offers.get((vertex, pool))), victims=_array(from_victims.get((vertex, pool))),
+            promotions=_array(from_promotions.get((vertex, pool))),
+        )
+        for vertex, pool in sorted(ent.market.curves.keys() & touched)
+    )  # fmt: skip
+
+
+def charged_now(ent: Entitlement) -> IntArray:
+    """GPUs of charged runs that no forced stop ends, by vertex and pool."""
+    works = ent.works
+    rows = np.flatnonzero(works.running & works.charged & (works.forced == Forced.NONE))
+    own = np.zeros_like(ent.market.held)
+    np.add.at(own, (works.leaf[rows], works.run_pool[rows]), works.gpus[rows])
+    return ent.tree.sum_up(own)

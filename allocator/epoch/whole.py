@@ -1,0 +1,53 @@
+"""What was wholly free just before now, and so costs something to break up."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from allocator.entitlement import Entitlement
+from allocator.entitlement.costs import whole_before
+from allocator.entitlement.model import Forced
+from allocator.epoch.problem import WholeDomain
+from allocator.topology.layout import GPUS, IntArray
+
+
+def whole_weight(ent: Entitlement) -> IntArray:
+    """How often each node counts as wholly free: for itself and for every domain that consists of it alone, shape (num_nodes,)."""
+    layout = ent.layout
+    whole = whole_before(ent)
+    own = whole[-1][layout.domain[-1], layout.pool].astype(np.int64)
+    alone = sum(_members(ent, level) == 1 for level in range(1, len(layout.levels) - 1))
+    return np.asarray(own * (1 + alone), dtype=np.int64)
+
+
+def _members(ent: Entitlement, level: int) -> IntArray:
+    """Nodes of its own pool in the domain of each node, shape (num_nodes,)."""
+    _, inverse, count = np.unique(
+        np.stack([ent.layout.domain[level], ent.layout.pool]), axis=1, return_inverse=True, return_counts=True
+    )
+    return np.asarray(count[inverse.reshape(-1)], dtype=np.int64)
+
+
+def whole_placed(ent: Entitlement) -> IntArray:
+    """GPUs of runs that start at now, on nodes that were wholly free just before, shape (num_nodes,)."""
+    layout, works = ent.layout, ent.works
+    placed = np.zeros(len(layout.names), dtype=np.int64)
+    for row in np.flatnonzero(works.running & works.fresh & (works.forced == Forced.NONE)):
+        work = ent.snapshot.workloads[int(row)]
+        assert work.run is not None
+        for name, tasks in work.run.placement.items():
+            placed[layout.index[name]] += tasks * work.gpus_per_task
+    return placed
+
+
+def whole_domains(ent: Entitlement, placed: IntArray) -> tuple[WholeDomain, ...]:
+    """Domains of several nodes, strictly between the coarsest level and the node, within one pool."""
+    layout = ent.layout
+    found = []
+    for level, whole in enumerate(whole_before(ent)[:-1]):
+        for domain, pool in np.argwhere(whole):
+            nodes = np.flatnonzero((layout.domain[level] == domain) & (layout.pool == pool))
+            if len(nodes) > 1:
+                capacity = int(layout.capacity[GPUS, nodes].sum())
+                found.append(WholeDomain(level=level, nodes=nodes, capacity=capacity, placed=int(placed[nodes].sum())))
+    return tuple(found)

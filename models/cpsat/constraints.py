@@ -1,0 +1,276 @@
+"""One method per hard rule, under the name it has in the formulation, the verifier and the tests."""
+
+from __future__ import annotations
+
+import numpy as np
+from ortools.sat.python import cp_model
+
+from allocator.epoch.problem import EpochProblem
+from allocator.models.cpsat.variables import Variables, total
+from allocator.topology.layout import CPUS, GPUS, MEMORY
+
+
+class Constraints:
+    """Adds the rules to the model; `add_all` is its table of contents."""
+
+    def __init__(self, model: cp_model.CpModel, problem: EpochProblem, variables: Variables) -> None:
+        self._model, self._problem, self._variables = model, problem, variables
+        self._shortage: dict[tuple[int, int], cp_model.IntVar] = {}
+
+    def add_all(self) -> None:
+        """All rules, in the order of the formulation."""
+        self._one_offer_per_workload()
+        self._gang()
+        self._topology()
+        self._segment()
+        self._placement()
+        self._capacity()
+        self._funding()
+        self._funded_is_charged()
+        self._gpu_limit()
+        self._express()
+        self._max_preemptions()
+        self._licence()
+        self._charged_first()
+        self._queue_order()
+
+    def _one_offer_per_workload(self) -> None:
+        """Ensures that a workload starts in one way at most."""
+        for offers in _by_value(self._problem.offers.work):
+            if len(offers) > 1:
+                self._model.add_at_most_one(self._variables.start[j] for j in offers)
+
+    def _gang(self) -> None:
+        """Ensures that all units of a gang run, or none."""
+        for j, cells in enumerate(self._variables.units):
+            if self._problem.offers.units[j] > 1:
+                self._model.add(total(list(cells.values())) == int(self._problem.offers.units[j]) * self._variables.start[j])
+
+    def _topology(self) -> None:
+        """Ensures that a gang with a required level lies inside one domain of that level."""
+        offers = self._problem.offers
+        for j in np.flatnonzero((offers.required >= 0) & (offers.units > 1)):
+            chosen = []
+            for cells in self._cells_by_domain(int(j), int(offers.required[j])).values():
+                inside = self._variables.boolean(None)
+                chosen.append(inside)
+                self._model.add(total(cells) == int(offers.units[j]) * inside)
+            self._model.add(total(chosen) == self._variables.start[j])
+
+    def _segment(self) -> None:
+        """Ensures that every domain of the segment level holds a multiple of the segment, but for one remainder."""
+        offers = self._problem.offers
+        for j in np.flatnonzero(offers.segment_level >= 0):
+            size, odd = int(offers.segment_units[j]), []
+            for cells in self._cells_by_domain(int(j), int(offers.segment_level[j])).values():
+                remainder = self._variables.boolean(None)
+                odd.append(remainder)
+                whole = self._variables.integer(0, int(offers.units[j]) // size, None)
+                rest = self._variables.integer(0, size - 1, None)
+                self._model.add(total(cells) == size * whole + rest)
+                self._model.add(rest <= (size - 1) * remainder)
+            self._model.add_at_most_one(odd)
+
+    def _cells_by_domain(self, j: int, level: int) -> dict[int, list[cp_model.IntVar]]:
+        found: dict[int, list[cp_model.IntVar]] = {}
+        for cell, units in self._variables.units[j].items():
+            found.setdefault(int(self._problem.cell_domain[level, cell]), []).append(units)
+        return found
+
+    def _placement(self) -> None:
+        """Ensures that the units on the classes are those of what starts, in every cell."""
+        problem, variables = self._problem, self._variables
+        offers = problem.offers
+        for s in range(len(problem.shapes.pool)):
+            own = [int(j) for j in np.flatnonzero(offers.shape == s)]
+            counts = [(k, variables.count[s, k]) for k in range(len(problem.classes.size)) if (s, k) in variables.count]
+            started = total([variables.start[j] for j in own], [int(offers.units[j]) for j in own])
+            self._model.add(total([count for _, count in counts]) == started)
+            gangs = [j for j in own if offers.units[j] > 1]
+            if gangs:
+                self._gangs_in_cells(gangs, counts)
+
+    def _gangs_in_cells(self, gangs: list[int], counts: list[tuple[int, cp_model.IntVar]]) -> None:
+        by_cell: dict[int, list[cp_model.IntVar]] = {}
+        for k, count in counts:
+            by_cell.setdefault(int(self._problem.classes.cell[k]), []).append(count)
+        for cell, here in by_cell.items():
+            units = [self._variables.units[j][cell] for j in gangs if cell in self._variables.units[j]]
+            self._model.add(total(units) <= total(here))
+
+    def _capacity(self) -> None:
+        """Ensures that what starts on a class fits what is free there and what stops leave.
+
+        On a class of several nodes the sizes form a chain of divisors, so it is enough that, for each size, the units at
+        least as large fit the room cut to multiples of it.
+        """
+        for k in range(len(self._problem.classes.size)):
+            if self._problem.classes.size[k] == 1:
+                self._single_node(k)
+            else:
+                self._many_nodes(k)
+
+    def _residents(self, k: int) -> list[tuple[int, tuple[int, ...]]]:
+        """Victims on a class with their GPUs, CPUs and GiB on one node of it."""
+        victims, node = self._problem.victims, self._problem.classes.nodes[k][0]
+        found = []
+        for r in self._problem.classes.residents[k]:
+            at = int(np.flatnonzero(victims.nodes[r] == node)[0])
+            found.append((r, tuple(int(x) for x in victims.need[r][:, at])))
+        return found
+
+    def _single_node(self, k: int) -> None:
+        problem, variables = self._problem, self._variables
+        units, shapes = variables.units_on(k, variables.shapes_on(k))
+        residents = self._residents(k)
+        for resource in (GPUS, CPUS, MEMORY):
+            need = [int(problem.shapes.need[resource, s]) for s in shapes]
+            free = int(problem.classes.free[resource, k])
+            most = sum(n * int(problem.offers.units[problem.offers.shape == s].sum()) for n, s in zip(need, shapes, strict=True))
+            if most > free:
+                leaves = total([variables.stop[r] for r, _ in residents], [room[resource] for _, room in residents])
+                self._model.add(total(units, need) <= free + leaves)
+
+    def _many_nodes(self, k: int) -> None:
+        problem, variables = self._problem, self._variables
+        free, size = int(problem.classes.free[GPUS, k]), int(problem.classes.size[k])
+        residents = self._residents(k)
+        sizes = {int(problem.shapes.need[GPUS, s]) for s in variables.shapes_on(k)}
+        for least in sorted(sizes):
+            units, shapes = variables.units_on(k, (s for s in variables.shapes_on(k) if problem.shapes.need[GPUS, s] >= least))
+            room: cp_model.LinearExprT = size * (free // least * least)
+            for r, own in residents:
+                room = room + size * ((free + own[GPUS]) // least * least - free // least * least) * variables.stop[r]
+            self._model.add(total(units, [int(problem.shapes.need[GPUS, s]) for s in shapes]) <= room)
+
+    def _funding(self) -> None:
+        """Ensures that new promises add up to no more than what is available at every vertex that funds."""
+        for row in self._problem.funding:
+            self._model.add(self._promised(row.offers, row.promotions) <= row.available)
+
+    def _promised(self, offers: np.ndarray, promotions: np.ndarray) -> cp_model.LinearExprT:
+        problem, variables = self._problem, self._variables
+        made = [variables.start[j] for j in offers] + [variables.promote[u] for u in promotions]
+        costs = [*problem.offers.promise_cost[offers].tolist(), *problem.promotions.promise_cost[promotions].tolist()]
+        return total(made, costs)
+
+    def _short_of(self, index: int, cost: int) -> cp_model.IntVar:
+        """A Boolean that may be true only if this decision leaves less than `cost` at a funding row."""
+        if (index, cost) not in self._shortage:
+            row, short = self._problem.funding[index], self._variables.boolean(None)
+            self._model.add(self._promised(row.offers, row.promotions) > row.available - cost).only_enforce_if(short)
+            self._shortage[index, cost] = short
+        return self._shortage[index, cost]
+
+    def _funded_is_charged(self) -> None:
+        """Ensures that work runs uncharged only if no vertex that funds could pay its promise as well."""
+        problem, variables = self._problem, self._variables
+        rows_of_offer = _rows_of(problem, "uncharged")
+        for j in np.flatnonzero(problem.offers.must_be_unfunded):
+            short = [self._short_of(i, int(problem.offers.promise_cost[j])) for i in rows_of_offer.get(int(j), [])]
+            self._model.add_bool_or([variables.start[j].negated(), *short])
+        for u, cost in enumerate(problem.promotions.promise_cost):
+            short = [self._short_of(i, int(cost)) for i, row in enumerate(problem.funding) if u in row.promotions]
+            stop = [variables.stop[r] for r in [int(problem.promotions.victim[u])] if r >= 0]
+            self._model.add_bool_or([variables.promote[u], *stop, *short])
+            if stop:
+                self._model.add_implication(variables.promote[u], stop[0].negated())
+
+    def _gpu_limit(self) -> None:
+        """Ensures that nothing starts under a vertex that would then hold more than its gpu_limit."""
+        problem, variables = self._problem, self._variables
+        for row in problem.limits:
+            starts = [variables.start[j] for j in row.offers]
+            kept = row.kept + sum(int(g) for g in problem.victims.gpus[row.victims])
+            leaves = total(variables.stops_of(row.victims), problem.victims.gpus[row.victims].tolist())
+            after = total(starts, problem.offers.gpus[row.offers].tolist()) + kept - leaves
+            if kept <= row.limit:
+                self._model.add(after <= row.limit)
+                continue
+            anything = self._variables.boolean(None)
+            self._model.add_max_equality(anything, starts)
+            self._model.add(after <= row.limit).only_enforce_if(anything)
+
+    def _express(self) -> None:
+        """Ensures that express starts fit the lane of each pool."""
+        offers = self._problem.offers
+        for pool in np.unique(offers.pool[offers.express]):
+            own = np.flatnonzero(offers.express & (offers.pool == pool))
+            starts = [self._variables.start[j] for j in own]
+            self._model.add(total(starts, offers.gpus[own].tolist()) <= int(self._problem.express_room[pool]))
+
+    def _max_preemptions(self) -> None:
+        """Ensures that no more charged work is stopped by choice than the policy allows."""
+        if self._problem.max_stops is not None:
+            charged = self._variables.stops_of(np.flatnonzero(self._problem.victims.charged))
+            self._model.add(total(charged) <= self._problem.max_stops)
+
+    def _licence(self) -> None:
+        """Ensures that charged work without a licence stops only where express starts need its place."""
+        for r in np.flatnonzero(~self._problem.victims.licensed):
+            self._needed_somewhere(int(r), express=True)
+
+    def _charged_first(self) -> None:
+        """Ensures that charged work stops only where charged work needs more than uncharged work could give."""
+        for r in np.flatnonzero(self._problem.victims.charged):
+            self._needed_somewhere(int(r), express=False)
+
+    def _needed_somewhere(self, victim: int, express: bool) -> None:
+        """Ties a stop to a node on which its beneficiaries would not fit beside it.
+
+        Beneficiaries are express starts (beside everything that is kept), or charged starts (beside charged work only).
+        """
+        stop, reasons = self._variables.stop[victim], []
+        for k in sorted({int(k) for k in self._problem.node_class[self._problem.victims.nodes[victim]] if k >= 0}):
+            for resource in (GPUS, CPUS, MEMORY):
+                reasons += self._needed_on(victim, k, resource, express)
+        if len(reasons) == 1:
+            self._model.add(reasons[0]).only_enforce_if(stop)
+            return
+        literals = []
+        for reason in reasons:
+            literal = self._variables.boolean(None)
+            self._model.add(reason).only_enforce_if(literal)
+            literals.append(literal)
+        self._model.add_bool_or([stop.negated(), *literals])
+
+    def _needed_on(self, victim: int, k: int, resource: int, express: bool) -> list[cp_model.BoundedLinearExpression]:
+        """That the beneficiaries on one node exceed, in one resource, what is left beside the victim; nothing if they never can."""
+        problem, variables = self._problem, self._variables
+        wanted = problem.shapes.express if express else problem.shapes.charged
+        units, shapes = variables.units_on(k, (s for s in variables.shapes_on(k) if wanted[s] and problem.shapes.need[resource, s]))
+        others = [(r, own[resource]) for r, own in self._residents(k) if r != victim]
+        gives_way = sum(own for r, own in others if not express and not problem.victims.charged[r])
+        leaving = [(r, own) for r, own in others if express or problem.victims.charged[r]]
+        if not units:
+            return []
+        need = total(units, [int(problem.shapes.need[resource, s]) for s in shapes])
+        freed = total([variables.stop[r] for r, _ in leaving], [own for _, own in leaving])
+        return [need - freed > int(problem.classes.free[resource, k]) + gives_way]
+
+    def _queue_order(self) -> None:
+        """Breaks symmetry: workloads that differ in nothing but their rank start in that order."""
+        offers = self._problem.offers
+        for members in _by_value(offers.queue):
+            rows = list(dict.fromkeys(int(offers.work[j]) for j in members))
+            starts = [total([self._variables.start[j] for j in members if offers.work[j] == row]) for row in rows]
+            for first, second in zip(starts, starts[1:], strict=False):
+                self._model.add(first >= second)
+
+
+def _by_value(values: np.ndarray) -> list[list[int]]:
+    """Indices grouped by value, in order of value."""
+    order = np.argsort(values, kind="stable")
+    bounds = np.flatnonzero(np.diff(values[order])) + 1
+    return [group.tolist() for group in np.split(order, bounds) if len(group)]
+
+
+def _rows_of(problem: EpochProblem, kind: str) -> dict[int, list[int]]:
+    """Funding rows on the path of each uncharged offer that must be unfunded: those of the charged offer of the same workload and pool."""
+    offers = problem.offers
+    charged = {(int(offers.work[j]), int(offers.pool[j])): int(j) for j in np.flatnonzero(offers.charged & ~offers.express)}
+    rows: dict[int, list[int]] = {}
+    for i, row in enumerate(problem.funding):
+        for j in row.offers.tolist():
+            rows.setdefault(j, []).append(i)
+    return {int(j): rows.get(charged.get((int(offers.work[j]), int(offers.pool[j])), -1), []) for j in np.flatnonzero(offers.must_be_unfunded)}

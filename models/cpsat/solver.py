@@ -1,0 +1,71 @@
+"""Builds the reference model, solves it and reads the answer."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from ortools.sat.python import cp_model
+
+from allocator.epoch.decode import decode_counts
+from allocator.epoch.problem import EpochProblem
+from allocator.epoch.solution import EpochSolution
+from allocator.models.cpsat.constraints import Constraints
+from allocator.models.cpsat.objective import Objective
+from allocator.models.cpsat.variables import Variables
+from allocator.models.protocol import EngineResult, Limits, Status
+
+NAME = "cp-sat"
+
+_STATUS = {
+    cp_model.OPTIMAL: Status.OPTIMAL,
+    cp_model.FEASIBLE: Status.FEASIBLE,
+    cp_model.UNKNOWN: Status.UNKNOWN,
+    cp_model.INFEASIBLE: Status.INFEASIBLE,
+    cp_model.MODEL_INVALID: Status.INVALID,
+}
+
+DETERMINISTIC_RATE = 1.0
+"""Deterministic time units allowed per second of the limit; generous, so that the wall clock is only a backstop."""
+
+
+def build(problem: EpochProblem, guess: EpochSolution | None = None) -> tuple[cp_model.CpModel, Variables]:
+    """The whole model and its variables."""
+    model = cp_model.CpModel()
+    variables = Variables(model, problem, guess)
+    Constraints(model, problem, variables).add_all()
+    Objective(model, problem, variables).minimise()
+    return model, variables
+
+
+def solve(problem: EpochProblem, limits: Limits, guess: EpochSolution | None = None) -> EngineResult:
+    """Solve to optimality or to the limits, with one worker: strong with the linear relaxation, and deterministic."""
+    model, variables = build(problem, guess)
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.linearization_level = 2
+    solver.parameters.random_seed = limits.seed
+    solver.parameters.max_time_in_seconds = max(0.001, limits.seconds)
+    solver.parameters.max_deterministic_time = max(0.001, limits.seconds * DETERMINISTIC_RATE)
+    solver.parameters.absolute_gap_limit = float(max(limits.gap, 0))
+    status = _STATUS[solver.solve(model)]
+    if status not in (Status.OPTIMAL, Status.FEASIBLE):
+        bound = math.ceil(solver.best_objective_bound - 1e-6) if status is Status.UNKNOWN and model.has_objective() else None
+        return EngineResult(NAME, status, None, None, bound)
+    return EngineResult(
+        NAME, status, _read(problem, variables, solver), round(solver.objective_value), math.ceil(solver.best_objective_bound - 1e-6)
+    )
+
+
+def _read(problem: EpochProblem, variables: Variables, solver: cp_model.CpSolver) -> EpochSolution:
+    def chosen(row: list[cp_model.IntVar]) -> np.ndarray:
+        return np.array([solver.value(variable) for variable in row], dtype=np.int64)
+
+    start, stop = chosen(variables.start), chosen(variables.stop)
+    counts = {key: solver.value(variable) for key, variable in variables.count.items()}
+    units = {(j, c): solver.value(v) for j, cells in enumerate(variables.units) for c, v in cells.items() if start[j]}
+    return EpochSolution(
+        starts=decode_counts(problem, start, stop, counts, units),
+        stops=frozenset(np.flatnonzero(stop).tolist()),
+        promotions=frozenset(np.flatnonzero(chosen(variables.promote)).tolist()),
+    )

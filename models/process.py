@@ -1,0 +1,96 @@
+"""Runs exact engines where they can be killed: one child process, kept warm between epochs."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import pickle
+import subprocess
+import sys
+import threading
+import time
+from typing import BinaryIO
+
+from allocator.epoch.problem import EpochProblem
+from allocator.epoch.solution import EpochSolution
+from allocator.models.protocol import EngineResult, Limits, Status
+from allocator.models.worker import read_message, write_message
+
+logger = logging.getLogger(__name__)
+
+_BOOT = "import sys; sys.path[:] = {path!r}; from allocator.models.worker import main; main()"
+
+
+class SolverProcess:
+    """One child. `solve` never takes longer than its deadline: a child that overruns is killed and started anew."""
+
+    def __init__(self) -> None:
+        self._child: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+
+    def warm(self) -> None:
+        """Start the child if there is none, without waiting for it."""
+        if self._child is None or self._child.poll() is not None:
+            command = [sys.executable, "-c", _BOOT.format(path=sys.path)]
+            self._child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def solve(
+        self, name: str, problem: EpochProblem, limits: Limits, guess: EpochSolution | None, deadline: float
+    ) -> EngineResult:
+        """Send a problem, wait until `deadline` (`time.monotonic`), kill the child if there is no answer by then."""
+        with self._lock:
+            self.warm()
+            child = self._child
+            assert child is not None and child.stdin is not None and child.stdout is not None
+            answer: list[bytes | None] = []
+            request = pickle.dumps((name, problem, limits, guess), protocol=pickle.HIGHEST_PROTOCOL)
+            talk = threading.Thread(target=_converse, args=(child.stdin, child.stdout, request, answer), daemon=True)
+            talk.start()
+            talk.join(max(0.0, deadline - time.monotonic()))
+            if not talk.is_alive() and answer and answer[0]:
+                result: EngineResult = pickle.loads(answer[0])
+                return result
+            note = self._diagnose(child, talk.is_alive())
+            self.kill()
+        logger.warning("%s: %s", name, note)
+        return EngineResult(name, Status.UNKNOWN, None, None, None, note=note)
+
+    def _diagnose(self, child: subprocess.Popen[bytes], still_running: bool) -> str:
+        if still_running and child.poll() is None:
+            return "killed at the deadline without an answer"
+        child.wait()
+        return f"the solver process ended with status {child.returncode}"
+
+    def kill(self) -> None:
+        """End the child at once. The next call starts a new one."""
+        if self._child is not None:
+            self._child.kill()
+            self._child.wait()
+            for pipe in (self._child.stdin, self._child.stdout):
+                if pipe is not None:
+                    _close(pipe)
+            self._child = None
+
+
+def _converse(requests: BinaryIO, answers: BinaryIO, request: bytes, answer: list[bytes | None]) -> None:
+    try:
+        write_message(requests, request)
+        answer.append(read_message(answers))
+    except (OSError, ValueError):
+        answer.append(None)  # the child is gone; the caller reports its exit status
+
+
+def _close(pipe: BinaryIO) -> None:
+    try:
+        pipe.close()
+    except OSError:
+        logger.debug("the pipe of a killed child was already broken")
+
+
+_shared = SolverProcess()
+atexit.register(_shared.kill)
+
+
+def shared_process() -> SolverProcess:
+    """The child that all calls of this process share."""
+    return _shared
