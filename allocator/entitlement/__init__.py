@@ -3,7 +3,6 @@
 from allocator.entitlement.costs import (
     Score,
     SpreadCosts,
-    broken_gpus,
     express_cost,
     fragmentation_cost,
     idle_cost,
@@ -27,7 +26,6 @@ __all__ = [
     "Score",
     "SpreadCosts",
     "WorkTable",
-    "broken_gpus",
     "entitle",
     "express_cost",
     "fragmentation_cost",

@@ -15,7 +15,7 @@ from allocator.entitlement.entitled import level_ranks
 from allocator.entitlement.model import Entitlement
 from allocator.entitlement.places import Places
 from allocator.entitlement.tree import BudgetTree
-from allocator.topology import GPUS, BoolArray, IntArray, Layout, fewest_domains
+from allocator.topology import BoolArray, IntArray, fewest_domains
 
 UNIT = 1000
 """Units of the objective in a GPU-second."""
@@ -171,10 +171,10 @@ def _slowdowns(slowdown: Mapping[str, Fraction], levels: Sequence[str], preferre
 
 
 def spread_cost(entitlement: Entitlement, row: int, nodes: IntArray) -> int:
-    """Spread of one gang that lies on these nodes (of one pool)."""
+    """Spread of one gang that lies on these nodes of one pool."""
     layout = entitlement.layout
     costs, fewest = spread_costs(entitlement, row, int(layout.pool[nodes[0]]))
-    touched = np.array([len(np.unique(layout.domain[level, nodes])) for level in range(len(layout.levels))])
+    touched = np.array([len(np.unique(domain[nodes])) for domain in layout.domain], dtype=np.int64)
     return int((costs * np.maximum(touched - fewest, 0)).sum())
 
 
@@ -196,14 +196,3 @@ def whole_before(entitlement: Entitlement) -> tuple[BoolArray, ...]:
             whole[layout.domain[level][busy], layout.pool[busy]] = False
         free.append(whole)
     return tuple(free)
-
-
-def broken_gpus(layout: Layout, whole: Sequence[BoolArray], placed: IntArray) -> int:
-    """Sum of min(placed, left free) over what was wholly free, in GPUs; `placed` are the GPUs of tasks by node afterwards."""
-    total = 0
-    for level, free in enumerate(whole):
-        used, installed = np.zeros(free.shape, dtype=np.int64), np.zeros(free.shape, dtype=np.int64)
-        np.add.at(used, (layout.domain[level], layout.pool), placed)
-        np.add.at(installed, (layout.domain[level], layout.pool), layout.capacity[GPUS])
-        total += int(np.minimum(used, installed - used)[free].sum())
-    return total

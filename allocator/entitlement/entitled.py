@@ -56,7 +56,7 @@ def mark_entitled(
     ledger = _Ledger(tree, claims)
     entitled = np.zeros(len(works), dtype=bool)
     since = np.full(len(works), NO_MARK, dtype=np.int64)
-    latched = _latched(works, claims, now)
+    latched = _latched(works, contract, claims, now)
     order = _in_order(contract, claims, tree, policy)
     for row, mark in latched:
         ledger.take(row)
@@ -67,13 +67,14 @@ def mark_entitled(
         if entitled[row]:
             continue
         owed_half = ledger.owes_half_of(row)
-        if claims.gang[row] and contract.waiting_before[row]:
+        waiting_gang = bool(claims.gang[row] and contract.waiting_before[row])
+        if waiting_gang:
             credit[row] = ledger.credit(row)
         if not (owed_half or claims.express[row]):
             continue
         ledger.take(row)
         entitled[row] = True
-        since[row] = now if claims.gang[row] and owed_half else NO_MARK
+        since[row] = now if waiting_gang and owed_half else NO_MARK
     for row in _first_of_split(claims, entitled, credit, tree):
         entitled[row] = True
         since[row] = now
@@ -116,9 +117,9 @@ class _Ledger:
         return [vertex * self._num_pools + self._home[row] for vertex in vertices]
 
 
-def _latched(works: Sequence[Workload], claims: Claims, now: int) -> list[tuple[int, int]]:
+def _latched(works: Sequence[Workload], contract: Contract, claims: Claims, now: int) -> list[tuple[int, int]]:
     """Large gangs that have been entitled since before `now` and still have funds, and since when."""
-    rows = claims.counted[claims.gang[claims.counted]].tolist()
+    rows = claims.counted[(claims.gang & contract.waiting_before)[claims.counted]].tolist()
     marks = ((row, works[row].entitled_since) for row in rows)
     return [(row, mark) for row, mark in marks if mark is not None and mark < now]
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from allocator.domain import Policy, Workload
 from allocator.entitlement.contract import Contract
+from allocator.entitlement.model import Forced
 from allocator.topology import BoolArray, IntArray
 
 LEAST_ROOM = 8
@@ -19,7 +20,7 @@ def lane_room(contract: Contract, installed: IntArray, policy: Policy) -> IntArr
     """GPUs that the lane of each pool had left just before `now`, shape (num_pools,)."""
     share = policy.express.pool_share
     limit = np.maximum(LEAST_ROOM, installed * share.numerator // share.denominator)
-    rows = np.flatnonzero(contract.express_before)
+    rows = np.flatnonzero(_in_lane(contract))
     taken = np.zeros_like(limit)
     np.add.at(taken, contract.held_pool[rows], contract.gpus[rows])
     room: IntArray = np.maximum(limit - taken, 0)
@@ -43,7 +44,7 @@ def lane_candidates(
     lane = policy.express
     chosen = np.zeros(len(works), dtype=bool)
     left = room.tolist()
-    by_user = Counter(works[row].user for row in np.flatnonzero(contract.express_before).tolist())
+    by_user = Counter(works[row].user for row in np.flatnonzero(_in_lane(contract)).tolist())
     short = (contract.min_runtime > 0) & (contract.min_runtime <= lane.min_runtime) & (contract.gpus <= lane.gpus)
     for row in queue[(short & contract.waiting_before & placeable)[queue]].tolist():
         work, gpus, pool = works[row], int(contract.gpus[row]), home[row]
@@ -53,6 +54,12 @@ def lane_candidates(
         by_user[work.user] += 1
         left[pool] -= gpus
     return chosen
+
+
+def _in_lane(contract: Contract) -> BoolArray:
+    """True for runs that held GPUs of the lane just before `now` and need not leave."""
+    in_lane: BoolArray = contract.express_before & (contract.forced == Forced.NONE)
+    return in_lane
 
 
 def _may_use(work: Workload) -> bool:
