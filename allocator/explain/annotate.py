@@ -1,0 +1,32 @@
+"""Fills in the part of a decision that explains it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from allocator.domain import Decision
+from allocator.entitlement.model import Entitlement
+from allocator.explain.after import build_after
+from allocator.explain.tables import allocation_rows, drain_rows
+from allocator.explain.waiting import waiting_rows
+
+
+def annotate(entitlement: Entitlement, decision: Decision) -> Decision:
+    """The decision with its rows `waiting`, `drains`, `allocations` and `warnings`; nothing that acts is touched.
+
+    Parameters
+    ----------
+    entitlement
+        What held before the decision.
+    decision
+        Starts, preemptions, promotions and renewals are read, and the solver's status. Its own warnings are kept.
+    """
+    after = build_after(entitlement, decision)
+    return replace(
+        decision,
+        waiting=waiting_rows(entitlement, decision, after),
+        drains=drain_rows(entitlement, after),
+        allocations=allocation_rows(entitlement, after),
+        lapsing=(),  # nothing lapses before there are leases
+        warnings=tuple(dict.fromkeys((*entitlement.warnings, *decision.warnings))),
+    )

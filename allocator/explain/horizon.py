@@ -1,0 +1,124 @@
+"""When a request could start at the earliest if no work ends by itself.
+
+Promises alone decide: whatever is not promised its GPUs counts as removable, so that no start can come before the instant
+found here. Nodes stay as they are; when somebody repairs one is unknown. Nodes that will drain stay too, but for what is
+asked until some instant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from allocator.domain import Workload
+from allocator.entitlement.model import Entitlement
+from allocator.explain.after import After
+from allocator.topology import GPUS, NEVER, BoolArray, IntArray, can_place, eligible, place_tasks, shape_of, tasks_per_node
+
+MOST_BLOCKERS = 10
+
+_MOST_MASKS = 1024
+"""Bounds the memory where every workload excludes other nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Earliest:
+    """The first instant at which a place is free of promises, and whose promises end until then, earliest first."""
+
+    instant: int
+    blockers: tuple[str, ...]
+
+
+class Horizon:
+    """Where and when requests fit. One for each decision; answers are remembered by whoever asks."""
+
+    def __init__(self, ent: Entitlement, after: After) -> None:
+        self._ent = ent
+        self._after = after
+        self._release = after.release[after.entry_row]
+        self._events = np.unique(self._release[self._release > 0])
+        self._masks: dict[Hashable, BoolArray] = {}
+        # A search for the first event that suffices passes the same few events for most requests.
+        self._unpromised = lru_cache(maxsize=128)(self._unpromised_after)
+        capacity, num_nodes = ent.layout.capacity, len(ent.layout.names)
+        works, removable = ent.works, after.running & (after.release == 0) & ent.works.stoppable
+        licensed = removable & (works.licensed | ~works.charged)
+        self.free = capacity - after.used(after.running, num_nodes)
+        self._free_by_licence = self.free + after.used(licensed, num_nodes)
+        self._any_deadline = bool(np.any(ent.layout.accepting & (ent.layout.deadline != NEVER)))
+
+    def healthy(self, work: Workload, until: int | None = None) -> bool:
+        """Whether it fits the accepting nodes when they are empty; with `until`, those that do not drain before."""
+        return self._fits(work, self._ent.layout.capacity, until)
+
+    def healthy_pools(self, work: Workload) -> list[int]:
+        """The pools whose accepting nodes hold it when they are empty."""
+        room, pool = self._room(work, self._ent.layout.capacity, None), self._ent.layout.pool
+        pools = np.unique(pool[room > 0]).tolist()
+        return [one for one in pools if can_place(self._ent.layout, work, np.where(pool == one, room, 0))]
+
+    def fits_free(self, work: Workload, until: int | None) -> bool:
+        """Whether it fits beside everything that runs after the decision."""
+        return self._fits(work, self.free, until)
+
+    def fits_by_licence(self, work: Workload, until: int | None) -> bool:
+        """Whether it fits where unallocated work and work of allocations above their entitlement gives way."""
+        return self._fits(work, self._free_by_licence, until)
+
+    def free_gpus(self, work: Workload) -> int:
+        """GPUs that no task uses, on the nodes it may start on."""
+        return int(self.free[GPUS, self._mask(work, None)].sum())
+
+    def earliest(self, work: Workload, until: int | None = None) -> Earliest | None:
+        """The first instant at which it fits beside the promises that then remain; None if it never does."""
+        if self._fits(work, self._unpromised(0), until):
+            return Earliest(self._ent.snapshot.now, ())
+        if not self.healthy(work, until):
+            return None
+        low, high = 0, len(self._events)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._fits(work, self._unpromised(middle), until) else (middle, high)
+        instant = int(self._events[high - 1])
+        room = self._room(work, self._unpromised(high), until)
+        return Earliest(instant, self._blockers(work, room, instant))
+
+    def _blockers(self, work: Workload, room: IntArray, instant: int) -> tuple[str, ...]:
+        """Whose promises end until then on the nodes of the place that comes free."""
+        placement = place_tasks(self._ent.layout, work, room) or {}
+        there = np.isin(self._after.entry_node, np.array(sorted(placement), dtype=np.int64))
+        rows = np.unique(self._after.entry_row[there & (self._release > 0) & (self._release <= instant)])
+        works = self._ent.snapshot.workloads
+        ordered = sorted(rows.tolist(), key=lambda row: (self._after.release[row], works[row].id))
+        return tuple(works[row].id for row in ordered[:MOST_BLOCKERS])
+
+    def _unpromised_after(self, event: int) -> IntArray:
+        """What is not promised to anybody once that many promises have ended, shape (3, num_nodes)."""
+        instant = self._events[event - 1] if event else 0
+        promised = self._after.used(self._after.release > instant, len(self._ent.layout.names))
+        return self._ent.layout.capacity - promised
+
+    def _fits(self, work: Workload, free: IntArray, until: int | None) -> bool:
+        return can_place(self._ent.layout, work, self._room(work, free, until))
+
+    def _room(self, work: Workload, free: IntArray, until: int | None) -> IntArray:
+        room: IntArray = np.where(self._mask(work, until), tasks_per_node(free, shape_of(work)), 0)
+        return room
+
+    def _mask(self, work: Workload, until: int | None) -> BoolArray:
+        """The nodes it may start on, remembered by what that depends on."""
+        if not self._any_deadline:
+            until = None
+        key = (work.pools, _pairs(work), work.exclude_nodes, until)
+        if key not in self._masks:
+            if len(self._masks) >= _MOST_MASKS:
+                self._masks.clear()
+            self._masks[key] = eligible(self._ent.layout, work, until)
+        return self._masks[key]
+
+
+def _pairs(work: Workload) -> Sequence[tuple[str, str]]:
+    return tuple(sorted(work.node_labels.items())) if work.node_labels else ()

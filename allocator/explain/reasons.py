@@ -1,0 +1,214 @@
+"""Why a workload waits: the first of the reasons that applies, with its numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from allocator.domain import Decision, Reason, Workload
+from allocator.entitlement.model import Entitlement
+from allocator.explain.after import After
+from allocator.explain.horizon import Earliest, Horizon
+from allocator.explain.words import clock, counted, duration, gpu_hours, gpus, listed
+
+
+class Case(NamedTuple):
+    """All that an explanation depends on: workloads with the same case share it.
+
+    `request` numbers what is asked of the nodes. The rest are entries of the work table; `cooling`: stopped at this
+    instant, no candidate before the next; `counted`: waited just before now, so that `funded` means something; `strict`:
+    waits rather than run unfunded.
+    """
+
+    request: int
+    leaf: int
+    home: int
+    promise: int
+    express: bool
+    funded: bool
+    counted: bool
+    entitled: bool
+    cooling: bool
+    strict: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The columns of a waiting row that workloads of one case share."""
+
+    reason: Reason
+    detail: str
+    not_before: int | None = None
+    never: bool = False
+    blockers: tuple[str, ...] = ()
+
+
+class Reasons:
+    """Finds the reasons of one decision; what depends on the request alone is worked out once."""
+
+    def __init__(self, ent: Entitlement, decision: Decision, after: After) -> None:
+        self.ent = ent
+        self.after = after
+        self.horizon = Horizon(ent, after)
+        self.status = decision.solver.status
+        self._known: dict[tuple[int, int | None], Earliest | None] = {}
+        self._pools_of: dict[int, list[int]] = {}
+
+    def answer(self, case: Case, work: Workload) -> Answer:
+        """The first reason that applies, in the order of the list; `work` is any workload of the case."""
+        place = self._earliest(case.request, None, work)
+        if place is None:
+            return self._pool_down(work)
+        until = self._until(case, work)
+        firm = self._earliest(case.request, until, work)
+        if firm is None:
+            return self._outlasts_drains(case, work)
+        # Work that may run uncharged some day is not held to the drains that its promise would outlast.
+        not_before = firm.instant if case.strict else place.instant
+        if (detail := self._over_limit(case, work)) is not None:
+            return Answer(Reason.OVER_LIMIT, detail, not_before)
+        if (detail := self._unfunded(case, work)) is not None:
+            return Answer(Reason.UNFUNDED, detail, not_before)
+        if firm.instant > self.ent.snapshot.now:
+            return self._blocked(work, firm, not_before)
+        reason, detail = self._contested(case, work, until)
+        return Answer(reason, detail, not_before)
+
+    def _earliest(self, request: int, until: int | None, work: Workload) -> Earliest | None:
+        key = (request, until)
+        if key not in self._known:
+            self._known[key] = self.horizon.earliest(work, until)
+        return self._known[key]
+
+    def _until(self, case: Case, work: Workload) -> int | None:
+        """The end of its promise if it started now; None if it would start without one."""
+        charged = case.promise > 0 and (case.express or case.strict or self._short_of_funds(case, work) is None)
+        return self.ent.snapshot.now + case.promise if charged else None
+
+    # --- nodes ---------------------------------------------------------------------------------------------------------
+
+    def _pool_down(self, work: Workload) -> Answer:
+        """The nodes that would hold it are down or draining; when they return is unknown."""
+        nodes = [node for node in self.ent.snapshot.cluster.nodes if not work.pools or node.pool in work.pools]
+        layout = self.ent.layout
+        accepting = sum(bool(layout.accepting[layout.index[node.name]]) for node in nodes)
+        out = f"{accepting} of {counted(len(nodes), 'node')} of {self._pools(work)} accept work"
+        return Answer(Reason.POOL_DOWN, f"{_needs(work)} would fit a healthy cluster, but {out}")
+
+    def _outlasts_drains(self, case: Case, work: Workload) -> Answer:
+        """Work that would be charged may not start where its promise outlasts an announced drain."""
+        promise = f"its promise of {duration(case.promise)} would outlast"
+        return Answer(Reason.POOL_DOWN, f"{_needs(work)} fits only on nodes with an announced drain, which {promise}")
+
+    def _blocked(self, work: Workload, place: Earliest, not_before: int) -> Answer:
+        """Every place holds work that may not be stopped yet."""
+        when = f"{clock(place.instant)} (in {duration(place.instant - self.ent.snapshot.now)})"
+        detail = f"{_needs(work)}: every place breaks a promise before {when}; in the way: {listed(place.blockers)}"
+        return Answer(Reason.BLOCKED_BY_PROTECTION, detail, not_before, blockers=place.blockers)
+
+    # --- limits and funds ----------------------------------------------------------------------------------------------
+
+    def _over_limit(self, case: Case, work: Workload) -> str | None:
+        tree = self.ent.tree
+        for vertex in tree.path(case.leaf):
+            limit, held = int(tree.gpu_limit[vertex]), int(self.after.held[vertex].sum())
+            if 0 <= limit < held + work.gpus:
+                return f"{tree.ids[vertex]} may hold {counted(limit, 'GPU')} at once and holds {held}; this needs {work.gpus}"
+        return None
+
+    def _unfunded(self, case: Case, work: Workload) -> str | None:
+        if case.promise == 0 or case.express:
+            return None
+        hours = gpu_hours(self._cost(case, work))
+        cost = f"a promise of {duration(case.promise)} for {counted(work.gpus, 'GPU')} costs {hours} GPU-hours"
+        then = "it waits for funds" if case.strict else "free of charge it runs on GPUs that nobody with a claim wants"
+        vertex = self._short_of_funds(case, work)
+        if vertex is not None:
+            return f"{cost}, {self._funds(vertex, case.home)}; {then}"
+        if case.counted and not case.funded:
+            short = self._short_in(case, work, case.home)
+            why = self._funds(short[0], case.home) if short else "the work before it in the queue takes what is left"
+            return f"{cost}, {why}; {then}"
+        return None
+
+    def _short_of_funds(self, case: Case, work: Workload) -> int | None:
+        """The funding vertex nearest to the leaf that cannot pay; None if all can in some pool that would hold it."""
+        if case.request not in self._pools_of:
+            self._pools_of[case.request] = self.horizon.healthy_pools(work)
+        pools = self._pools_of[case.request]
+        short = {pool: self._short_in(case, work, pool) for pool in pools}
+        if not all(short.values()):
+            return None
+        return short.get(case.home, short[pools[0]])[0]
+
+    def _short_in(self, case: Case, work: Workload, pool: int) -> list[int]:
+        """The funding vertices that cannot pay for it in that pool, from the leaf up."""
+        return [v for v in self.ent.tree.funding_path(case.leaf) if self._left(v, pool) < self._cost(case, work)]
+
+    def _cost(self, case: Case, work: Workload) -> int:
+        return work.gpus * case.promise
+
+    def _left(self, vertex: int, pool: int) -> int:
+        """GPU-seconds that may still be promised after the decision."""
+        return int(self.ent.market.available[vertex, pool] - self.after.promised[vertex, pool])
+
+    def _funds(self, vertex: int, pool: int) -> str:
+        market = self.ent.market
+        left, budget, usage = self._left(vertex, pool), int(market.budget[vertex, pool]), int(market.usage[vertex, pool])
+        return (
+            f"{self.ent.tree.ids[vertex]} has {gpu_hours(max(0, left))} left of {gpu_hours(budget)} "
+            f"in {self.ent.layout.pools[pool]} ({gpu_hours(usage)} used)"
+        )
+
+    # --- claims --------------------------------------------------------------------------------------------------------
+
+    def _contested(self, case: Case, work: Workload, until: int | None) -> tuple[Reason, str]:
+        """A place exists if others give way: is there a claim to it, and is it worth it?"""
+        if self.horizon.fits_free(work, until):
+            return self._fits_already(case)
+        short = f"{_needs(work)} does not fit the {counted(self.horizon.free_gpus(work), 'free GPU')} of {self._pools(work)}"
+        if case.promise == 0:
+            return Reason.NO_CAPACITY, f"{short}; unallocated work waits for idle GPUs"
+        if not case.express:
+            if not case.entitled:
+                return Reason.OVER_ENTITLEMENT, f"{short}, and {self._owed(case, work)}"
+            if not self.horizon.fits_by_licence(work, until):
+                why = "whoever runs there unprotected holds no more than it is owed"
+                return Reason.OVER_ENTITLEMENT, f"{short}; it is entitled, but {why}"
+        if self.status != "optimal":
+            return (
+                Reason.SEARCH_TRUNCATED,
+                f"{short}; the search ended ({self.status}) before it knew whether others should stop",
+            )
+        return Reason.NO_CAPACITY, f"{short}; stopping others for it would cost more than it gains"
+
+    def _fits_already(self, case: Case) -> tuple[Reason, str]:
+        if case.cooling:
+            return Reason.NO_CAPACITY, "it was stopped at this instant and may start again from the next one on"
+        if self.status != "optimal":
+            return Reason.SEARCH_TRUNCATED, f"it would fit, but the search ended ({self.status}) before it was placed"
+        return Reason.NO_CAPACITY, "it would fit the free GPUs, but a rule or a better use keeps them"
+
+    def _owed(self, case: Case, work: Workload) -> str:
+        """What its allocation is owed beside what it holds, at the first vertex of the path where that is too little."""
+        tree, market, pool = self.ent.tree, self.ent.market, case.home
+        vertices = tree.funding_path(case.leaf) or (case.leaf,)
+        needed = f"half of {counted(work.gpus, 'GPU')} would be needed"
+        for vertex in vertices:
+            owed, held = int(market.owed[vertex, pool]), int(market.held[vertex, pool])
+            if 2 * (owed - 1000 * held) < 1000 * work.gpus:
+                return f"{tree.ids[vertex]} is owed {gpus(owed)} GPUs and holds {held}: {needed} beyond what it holds"
+        owed, held = int(market.owed[vertices[0], pool]), int(market.held[vertices[0], pool])
+        name = tree.ids[vertices[0]]
+        return f"of the {gpus(owed)} GPUs that {name} is owed it holds {held}, and work before this one has a claim to the rest"
+
+    def _pools(self, work: Workload) -> str:
+        return listed(work.pools or self.ent.layout.pools)
+
+
+def _needs(work: Workload) -> str:
+    """What is asked of the nodes: 16 x 4 GPUs inside one rack."""
+    size = counted(work.gpus_per_task, "GPU")
+    amount = size if work.tasks == 1 else f"{work.tasks} x {size}"
+    level = work.topology.required
+    return amount if level is None or work.tasks == 1 else f"{amount} inside one {level}"

@@ -1,0 +1,84 @@
+"""One row for every workload that waits once the decision has been carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+
+import numpy as np
+
+from allocator.domain import Decision, Preemption, Reason, Unfunded, WaitingRow, Workload
+from allocator.entitlement.model import Entitlement
+from allocator.explain.after import After
+from allocator.explain.reasons import Answer, Case, Reasons
+from allocator.explain.words import listed
+
+
+def waiting_rows(ent: Entitlement, decision: Decision, after: After) -> tuple[WaitingRow, ...]:
+    """The waiting rows in the order of the ids, what could not be read or can never start included."""
+    stops = {stop.workload: stop for stop in decision.preemptions}
+    rows = [_rejected(item.workload, item.reason, item.detail) for item in ent.snapshot.rejected]
+    reasons = Reasons(ent, decision, after)
+    for row, work, answer in _answers(ent, after, reasons):
+        stop = stops.get(work.id)
+        rows.append(
+            WaitingRow(
+                workload=work.id,
+                reason=answer.reason,
+                not_before=answer.not_before,
+                never=answer.never,
+                detail=answer.detail if stop is None else f"{_stopped(stop)}; {answer.detail}",
+                blockers=answer.blockers,
+                entitled_since=int(ent.works.entitled_since[row]) or None,
+            )
+        )
+    rows.sort(key=lambda row: row.workload)
+    return tuple(rows)
+
+
+def _answers(ent: Entitlement, after: After, reasons: Reasons) -> Iterator[tuple[int, Workload, Answer]]:
+    """Row, workload and explanation of what waits; workloads of one case are explained once."""
+    known: dict[Case, Answer] = {}
+    requests: dict[Hashable, int] = {}
+    works = ent.snapshot.workloads
+    waiting = np.flatnonzero(~after.running)
+    for row, facts in zip(waiting.tolist(), _facts(ent, waiting), strict=True):
+        work = works[row]
+        if row in ent.works.impossible:
+            reason, detail = ent.works.impossible[row]
+            yield row, work, Answer(Reason(reason), detail, never=True)
+            continue
+        request = requests.setdefault(_request(work), len(requests))
+        case = Case(request, *facts, work.unfunded is Unfunded.WAIT)
+        if case not in known:
+            known[case] = reasons.answer(case, work)
+        yield row, work, known[case]
+
+
+def _facts(ent: Entitlement, rows: np.typing.NDArray[np.int64]) -> Iterator[tuple[int, int, int, bool, bool, bool, bool, bool]]:
+    """Leaf, home, promise, express, funded, counted, entitled and cooling of these rows."""
+    works, now = ent.works, ent.snapshot.now
+    stopped = np.fromiter((work.stopped is not None and work.stopped.at == now for work in ent.snapshot.workloads), np.bool_)
+    columns = (
+        works.leaf, works.home, works.promise, works.express, works.funded, ~works.held_before, works.entitled,
+        stopped & ~works.candidate,
+    )  # fmt: skip
+    return zip(*(column[rows].tolist() for column in columns), strict=True)
+
+
+def _request(work: Workload) -> Hashable:
+    """What is asked of the nodes."""
+    labels = tuple(sorted(work.node_labels.items())) if work.node_labels else ()
+    return (
+        work.tasks, work.gpus_per_task, work.cpus_per_task, work.memory_gib_per_task, work.pools, work.topology, labels,
+        work.exclude_nodes,
+    )  # fmt: skip
+
+
+def _rejected(workload: str, reason: str, detail: str) -> WaitingRow:
+    return WaitingRow(workload=workload, reason=Reason(reason), not_before=None, never=True, detail=detail)
+
+
+def _stopped(stop: Preemption) -> str:
+    """What this decision did to it."""
+    whom = f" for {listed(stop.beneficiaries)}" if stop.beneficiaries else ""
+    return f"stopped now ({stop.reason.value}){whom}"
