@@ -1,0 +1,6 @@
+"""`python -m allocator`."""
+
+from allocator.cli.main import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""`allocator apply`: the snapshot after a decision."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from allocator.cli.documents import (
+    DecisionFile,
+    OutFile,
+    SnapshotFile,
+    check_writable,
+    is_other_snapshot,
+    read_pair,
+    write_result,
+)
+
+app = typer.Typer()
+
+
+@app.command()
+def apply(
+    snapshot: SnapshotFile,
+    decision: DecisionFile,
+    advance: Annotated[int, typer.Option(metavar="S", min=0, help="Seconds that pass afterwards.")] = 0,
+    out: OutFile = None,
+) -> None:
+    """Print the snapshot after the decision: usage recorded, stops requeued, promises and reservations carried over."""
+    check_writable(out)
+    before, decided = read_pair(snapshot, decision)
+    if other := is_other_snapshot(before, decided):
+        typer.echo(f"warning: {other}", err=True)  # no error: applying a decision twice is legal
+    from allocator import transition
+    from allocator.wire import encode_snapshot
+
+    write_result(encode_snapshot(transition.apply(before, decided, advance)), out)

@@ -1,0 +1,7 @@
+"""Exit statuses."""
+
+DONE = 0
+NO = 1
+BAD_INPUT = 2
+INTERNAL_ERROR = 3
+INTERRUPTED = 130
