@@ -43,7 +43,8 @@ from allocator.domain import (
     Workload,
 )
 from allocator.entitlement import Entitlement, Forced, entitle
-from allocator.verify import Placed, build_after, score_of
+from allocator.verify import score_of
+from allocator.verify.case import Case
 
 NOW = 1_000_000
 """The instant of every snapshot, unless another is given."""
@@ -214,13 +215,7 @@ def decision(
 def with_score(snap: Snapshot, answer: Decision, ent: Entitlement | None = None) -> Decision:
     """The decision with objective and terms as they are, and a bound that proves it optimal."""
     ent = ent or entitle(snap)
-    rows, index = {work.id: row for row, work in enumerate(ent.snapshot.workloads)}, ent.layout.index
-    starts = {
-        rows[row.workload]: Placed({index[name]: tasks for name, tasks in row.placement.items()}, row.charged, row.express)
-        for row in answer.starts
-    }
-    stops = [rows[row.workload] for row in answer.preemptions]
-    score = score_of(build_after(ent, stops, starts, [rows[row.workload] for row in answer.promotions]))
+    score = score_of(Case.of(ent, answer).after)
     solver = replace(answer.solver, objective=score.total, bound=score.total, gap=0.0, terms=score.as_dict())
     return replace(answer, solver=solver)
 
