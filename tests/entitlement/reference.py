@@ -118,3 +118,38 @@ def window_seconds(records: Sequence[UsageRecord], start: int, now: int, charged
         total += sum(r.gpus for r in here if r.id is None)
         total += sum({r.id: r.gpus for r in here if r.id is not None}.values())
     return total
+
+
+def deviation(entitled: Fraction, share: Fraction | None, debt: Fraction, gpus: int) -> Fraction:
+    """The cost of holding `gpus` in units of K; without a share there is no quadratic part."""
+    if gpus >= entitled:
+        return Fraction(1, 20) * (gpus - entitled)
+    short = entitled - gpus
+    quadratic = Fraction(0)
+    if share is not None:
+        curved = min(short, 2 * share)
+        quadratic = curved**2 / (2 * share) + 2 * (short - curved)
+    return (1 + debt) * short + quadratic
+
+
+def shares_and_debts(
+    children: Sequence[Child], filled: Filled, held: Sequence[int], handed_out: Fraction, horizon: int, window: int
+) -> list[tuple[Fraction | None, Fraction]]:
+    """f (None: no quadratic part) and debt of each child, from the unrounded entitlements."""
+    total = sum(child.weight for child in children if child.demand > 0)
+    if total == 0:
+        return [(Fraction(1), Fraction(0)) for _ in children]
+    levels = [(c.usage + horizon * x) / Fraction(c.weight or 1) for c, x in zip(children, filled.exact, strict=True)]
+    over = [
+        level
+        for child, level, gpus, milli in zip(children, levels, held, filled.milli, strict=True)
+        if child.weight > 0 and MILLI * gpus > milli
+    ]
+    assert filled.level is not None
+    top = max([filled.level, *over])
+    result: list[tuple[Fraction | None, Fraction]] = []
+    for child, level in zip(children, levels, strict=True):
+        share = max(Fraction(1), handed_out * child.weight / total)
+        behind = max(Fraction(0), (top - level) * child.weight / (horizon * share))
+        result.append((share, min(behind, Fraction(window, horizon))) if child.weight else (None, Fraction(0)))
+    return result
