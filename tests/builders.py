@@ -88,7 +88,12 @@ def job(name: str, allocation: str = "a", gpus: int = 8, **fields: Any) -> Workl
         preferred=fields.pop("preferred", None),
         segment=None if segment is None else Segment(level=segment[0], tasks=segment[1]),
     )
-    usual = {"submit_time": NOW - HOUR, "min_runtime": 2 * HOUR, "resumable": True, "checkpoint_on_notice": True}
+    usual: dict[str, Any] = {
+        "submit_time": NOW - HOUR,
+        "min_runtime": 2 * HOUR,
+        "resumable": True,
+        "checkpoint_on_notice": True,
+    }
     usual |= {"restart_time": 60, "topology": wish}
     return Workload(id=name, allocation=allocation, tasks=tasks, gpus_per_task=per_task, **(usual | fields))
 
@@ -135,11 +140,11 @@ def snapshot(
         nodes=tuple(machines),
         slowdown={level: Fraction(str(value)) for level, value in fields.pop("slowdown", {}).items()},
     )
-    own = {key: fields.pop(key) for key in ("now", "usage", "reservations", "rejected") if key in fields}
+    own: dict[str, Any] = {"now": NOW} | {
+        key: fields.pop(key) for key in ("now", "usage", "reservations", "rejected") if key in fields
+    }
     policy = fields.pop("policy", Policy(**fields))
-    return Snapshot(
-        cluster=cluster, budgets=tuple(budgets), workloads=tuple(works), policy=policy, **({"now": NOW} | own)
-    ).canonical()
+    return Snapshot(cluster=cluster, budgets=tuple(budgets), workloads=tuple(works), policy=policy, **own).canonical()
 
 
 def lane(**fields: Any) -> ExpressLane:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -20,9 +21,11 @@ def test_capacity_counts_gpus() -> None:
 
 @pytest.mark.parametrize("resource", ["cpus", "memory_gib"])
 def test_capacity_counts_cpus_and_memory(resource: str) -> None:
-    needs = {f"{resource}_per_task": 40}
+    needs: dict[str, Any] = {f"{resource}_per_task": 40}
     snap = snapshot(
-        nodes(2, **{resource: 64}), [budget("a")], [running("old", "a", {"n1": 1}, 1, **needs), job("w", "a", 1, **needs)]
+        nodes(2, **dict[str, Any]({resource: 64})),
+        [budget("a")],
+        [running("old", "a", {"n1": 1}, 1, **needs), job("w", "a", 1, **needs)],
     )
     assert broken(snap, decision(snap, [start("w", {"n2": 1})])) == ()
     assert broken(snap, decision(snap, [start("w", {"n1": 1})])) == ("capacity",)
@@ -147,7 +150,7 @@ def test_health_allows_unallocated_work_before_a_drain() -> None:
         ({"drain_deadline": NOW}, NOW + HOUR),
     ],
 )
-def test_health_moves_work_off(machine: dict[str, object], until: int) -> None:
+def test_health_moves_work_off(machine: dict[str, Any], until: int) -> None:
     snap = snapshot([node("n1", **machine)], [budget("a")], [running("w", "a", {"n1": 1}, protected_until=until)])
     good = decision(snap, stops=[stop("w")])
     assert broken(snap, good) == ()
