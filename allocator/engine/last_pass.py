@@ -21,9 +21,9 @@ ROUNDS = 4
 
 
 def last_pass(ent: Entitlement, plan: Plan) -> Plan:
-    """The plan with needless stops taken back and everything started that the rules want started."""
+    """The plan with needless stops taken back, and everything promoted and started that the rules want."""
     for _ in range(ROUNDS):
-        mended = _start_what_fits(ent, _take_back(ent, plan))
+        mended = _start_what_fits(ent, _promote(ent, _take_back(ent, plan)))
         if mended == plan:
             break
         plan = mended
@@ -38,6 +38,20 @@ def _take_back(ent: Entitlement, plan: Plan) -> Plan:
         if np.all(after.free >= use):
             plan = Plan(plan.starts, plan.stops - {row}, plan.promotions)
     return plan
+
+
+def _promote(ent: Entitlement, plan: Plan) -> Plan:
+    """Promote what runs on uncharged although it is funded (`funding`), in order of submission."""
+    works, now = ent.works, ent.snapshot.now
+    room, promotions = Room(after_plan(ent, plan)), set(plan.promotions)
+    waiting = [int(row) for row in np.flatnonzero(works.promotable) if row not in plan.stops and row not in promotions]
+    for row in sorted(waiting, key=lambda row: (ent.snapshot.workloads[row].submit_time, row)):
+        nodes = list(room.placement[row])
+        in_time = np.all(ent.layout.deadline[nodes] >= now + works.promise[row])
+        if in_time and room.funded(row, int(works.run_pool[row])):
+            room.promote(row)
+            promotions.add(row)
+    return Plan(plan.starts, plan.stops, frozenset(promotions))
 
 
 def _use_of(after: AfterState, row: int) -> IntArray:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from allocator.entitlement import Entitlement
-from allocator.epoch.problem import Classes, Offers, Shapes, Victims, WholeDomain
+from allocator.epoch.problem import Classes, Offers, Resident, Shapes, Victims, WholeDomain
 from allocator.topology.layout import CPUS, GPUS, MEMORY, IntArray
 
 
@@ -71,10 +71,10 @@ def build_classes(
     whole, placed
         How often each node counts as wholly free just before now, and the GPUs started there at now, shape (num_nodes,).
     """
-    residents: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
+    residents: dict[int, list[Resident]] = {}
     for r, (nodes, need) in enumerate(zip(victims.nodes, victims.need, strict=True)):
-        for i, node in enumerate(nodes):
-            residents.setdefault(int(node), []).append((r, tuple(int(x) for x in need[:, i])))
+        for node, (gpus, cpus, memory) in zip(nodes.tolist(), need.T.tolist(), strict=True):
+            residents.setdefault(node, []).append((r, (gpus, cpus, memory)))
     usable = shapes.open_to.any(axis=0) & ent.layout.accepting if len(shapes.pool) else np.zeros(len(whole), dtype=np.bool_)
     groups: dict[tuple[object, ...], list[int]] = {}
     for node in np.flatnonzero(usable):
@@ -93,7 +93,7 @@ def build_classes(
 
 
 def _mergeable(
-    shapes: Shapes, node: int, free: IntArray, own: Sequence[tuple[int, tuple[int, ...]]], whole: bool, placed: int
+    shapes: Shapes, node: int, free: IntArray, own: Sequence[Resident], whole: bool, placed: int
 ) -> bool:
     if len(own) > 1 or (own and free[GPUS, node] > 0) or placed:
         return False
@@ -103,7 +103,7 @@ def _mergeable(
 
 def _as_classes(
     members: list[list[int]], cells: Cells, free: IntArray, whole: IntArray,
-    residents: dict[int, list[tuple[int, tuple[int, ...]]]], num_nodes: int,
+    residents: dict[int, list[Resident]], num_nodes: int,
 ) -> tuple[Classes, IntArray]:  # fmt: skip
     first = np.array([nodes[0] for nodes in members], dtype=np.int64)
     node_class = np.full(num_nodes, -1, dtype=np.int64)
@@ -115,6 +115,6 @@ def _as_classes(
         cell=cells.of_node[first],
         free=free[:, first],
         whole=whole[first],
-        residents=tuple(tuple(r for r, _ in residents.get(nodes[0], ())) for nodes in members),
+        residents=tuple(tuple(residents.get(nodes[0], ())) for nodes in members),
     )
     return classes, node_class

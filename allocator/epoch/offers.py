@@ -165,7 +165,7 @@ def number_queues(ent: Entitlement, drafts: Sequence[Draft]) -> tuple[list[Draft
         by_row.setdefault(draft.row, []).append(draft)
     queues: dict[tuple[object, ...], list[int]] = {}
     for row, own in by_row.items():
-        queues.setdefault((int(ent.works.leaf[row]), *sorted((draft.kind for draft in own), key=repr)), []).append(row)
+        queues.setdefault((int(ent.works.leaf[row]), bool(ent.works.entitled[row]), *sorted((draft.kind for draft in own), key=repr)), []).append(row)
     ordered: list[Draft] = []
     numbers: list[int] = []
     for number, rows in enumerate(sorted(queues.values(), key=lambda rows: min(rows))):
@@ -227,6 +227,7 @@ def build_offers(ent: Entitlement, drafts: Sequence[Draft], queue: IntArray, sha
         shape=shape,
         charged=_column(drafts, "charged").astype(np.bool_),
         express=express,
+        entitled=works.entitled[row],
         queue=queue,
         promise_cost=_column(drafts, "promise_cost"),
         gain=gain.astype(np.int64),

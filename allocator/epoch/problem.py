@@ -18,6 +18,10 @@ from allocator.entitlement.curve import Curve
 from allocator.topology.layout import BoolArray, IntArray
 
 
+Resident = tuple[int, tuple[int, int, int]]
+"""A victim on a class, and the GPUs, CPUs and GiB that it holds on each node of it."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Shapes:
     """`need` has shape (3, num_shapes): GPUs, CPUs, GiB of one unit. `open_to[s, n]`: node n may take shape s."""
@@ -36,7 +40,7 @@ class Offers:
     `work` is the row in the work table, `queue` numbers the offers that differ in nothing but their rank: inside one queue
     earlier offers start first. `promise_cost` is in GPU-seconds (0: draws on no budget). `gain` is what starting saves
     whatever the shares say: waiting (order, express) and idle GPUs. `required` is a level index or -1, `segment_level`
-    likewise. `spread[j, l]` is the cost of a further domain of level l beyond `fewest[j, l]`. `must_be_unfunded` marks
+    likewise. `entitled` marks offers of entitled work. `spread[j, l]` is the cost of a further domain of level l beyond `fewest[j, l]`. `must_be_unfunded` marks
     uncharged offers of work that could be funded alone: they stand only if this decision leaves too little.
     Costs are in 1/1000 GPU-second.
     """
@@ -50,6 +54,7 @@ class Offers:
     shape: IntArray
     charged: BoolArray
     express: BoolArray
+    entitled: BoolArray
     queue: IntArray
     promise_cost: IntArray
     gain: IntArray
@@ -94,14 +99,14 @@ class Promotions:
 @dataclass(frozen=True, slots=True, eq=False)
 class Classes:
     """One row per class. `free` (3, num_classes) is what one node has left while every victim stays; `nodes[k]` lists the
-    nodes; a class of several nodes has at most one resident, and then no free GPU, so that counts always decode."""
+    nodes. A class of several nodes has at most one resident, and then no free GPU, so that counts always decode."""
 
     nodes: tuple[IntArray, ...]
     size: IntArray
     cell: IntArray
     free: IntArray
     whole: IntArray
-    residents: tuple[tuple[int, ...], ...]
+    residents: tuple[tuple[Resident, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,11 +122,13 @@ class FundingRow:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LimitRow:
-    """GPUs held at once under one vertex, over all pools: `kept` by what no decision stops, plus victims, plus starts."""
+    """GPUs held at once under one vertex, over all pools: `kept` by what no decision stops (`kept_charged` of them charged),
+    plus victims, plus starts."""
 
     vertex: int
     limit: int
     kept: int
+    kept_charged: int
     offers: IntArray
     victims: IntArray
 

@@ -9,7 +9,7 @@ import numpy as np
 from allocator.entitlement import Entitlement
 from allocator.entitlement.model import Forced
 from allocator.epoch.problem import FundingRow, LimitRow, Offers, Promotions, ShareTerm, Victims
-from allocator.topology.layout import IntArray
+from allocator.topology.layout import BoolArray, IntArray
 
 Key = tuple[int, int]
 Members = dict[Key, list[int]]
@@ -51,9 +51,7 @@ def limit_rows(ent: Entitlement, offers: Offers, victims: Victims) -> tuple[Limi
     all_offers = _members(ent, offers.leaf, np.zeros_like(offers.pool), range(len(offers.work)))
     all_victims = _members(ent, victims.leaf, np.zeros_like(victims.pool), range(len(victims.work)))
     holding = ent.works.running & (ent.works.forced == Forced.NONE)
-    kept = np.zeros(len(ent.tree.ids), dtype=np.int64)
-    for row in np.flatnonzero(holding):
-        kept[list(ent.tree.path(int(ent.works.leaf[row])))] += ent.works.gpus[row]
+    kept, charged = _held(ent, holding), _held(ent, holding & ent.works.charged)
     rows = []
     for vertex in map(int, limited):
         own, stopped = _array(all_offers.get((vertex, 0))), _array(all_victims.get((vertex, 0)))
@@ -61,10 +59,20 @@ def limit_rows(ent: Entitlement, offers: Offers, victims: Victims) -> tuple[Limi
             rows.append(
                 LimitRow(
                     vertex=vertex, limit=int(ent.tree.gpu_limit[vertex]),
-                    kept=int(kept[vertex] - victims.gpus[stopped].sum()), offers=own, victims=stopped,
+                    kept=int(kept[vertex] - victims.gpus[stopped].sum()),
+                    kept_charged=int(charged[vertex] - victims.gpus[stopped[victims.charged[stopped]]].sum()),
+                    offers=own, victims=stopped,
                 )
             )  # fmt: skip
     return tuple(rows)
+
+
+def _held(ent: Entitlement, rows: BoolArray) -> IntArray:
+    """GPUs over all pools of the given work, by vertex."""
+    held = np.zeros(len(ent.tree.ids), dtype=np.int64)
+    for row in np.flatnonzero(rows):
+        held[list(ent.tree.path(int(ent.works.leaf[row])))] += ent.works.gpus[row]
+    return held
 
 
 def share_terms(ent: Entitlement, offers: Offers, victims: Victims, promotions: Promotions) -> tuple[ShareTerm, ...]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from allocator.domain import Workload
 from allocator.entitlement import Entitlement
-from allocator.entitlement.costs import idle_cost, spread_costs
+from allocator.entitlement.costs import express_cost, idle_cost, spread_costs
 from allocator.epoch.offers import fundable_alone
 from allocator.epoch.problem import Promotions, Victims
 from allocator.topology.fit import shape_of
@@ -61,8 +61,9 @@ def spread_of(ent: Entitlement, row: int, work: Workload) -> int:
 
 def _stop_cost(ent: Entitlement, row: int) -> int:
     works, policy = ent.works, ent.snapshot.policy
-    waits_and_idles = int(works.order_cost[row]) + idle_cost(policy) * int(works.gpus[row])
-    return int(works.lost_cost[row]) + waits_and_idles - spread_of(ent, row, ent.snapshot.workloads[row])
+    waits = int(works.order_cost[row]) + (express_cost(policy, int(works.gpus[row])) if works.express[row] else 0)
+    idles = idle_cost(policy) * int(works.gpus[row])
+    return int(works.lost_cost[row]) + waits + idles - spread_of(ent, row, ent.snapshot.workloads[row])
 
 
 def build_promotions(ent: Entitlement, victims: Victims) -> Promotions:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from ortools.sat.python import cp_model
 
-from allocator.epoch.problem import EpochProblem
-from allocator.models.cpsat.variables import Variables, total
-from allocator.topology.layout import CPUS, GPUS, MEMORY
+from allocator.epoch.problem import EpochProblem, LimitRow
+from allocator.models.cpsat.variables import Variables, most_units, total
+from allocator.topology.layout import CPUS, GPUS, MEMORY, UNLIMITED
 
 
 class Constraints:
@@ -16,6 +16,8 @@ class Constraints:
     def __init__(self, model: cp_model.CpModel, problem: EpochProblem, variables: Variables) -> None:
         self._model, self._problem, self._variables = model, problem, variables
         self._shortage: dict[tuple[int, int], cp_model.IntVar] = {}
+        self._large: dict[tuple[int, int], cp_model.IntVar] = {}
+        self._room: dict[int, dict[int, cp_model.IntVar]] = {}
 
     def add_all(self) -> None:
         """All rules, in the order of the formulation."""
@@ -32,6 +34,7 @@ class Constraints:
         self._max_preemptions()
         self._licence()
         self._charged_first()
+        self._unallocated_last()
         self._queue_order()
 
     def _one_offer_per_workload(self) -> None:
@@ -110,19 +113,10 @@ class Constraints:
             else:
                 self._many_nodes(k)
 
-    def _residents(self, k: int) -> list[tuple[int, tuple[int, ...]]]:
-        """Victims on a class with their GPUs, CPUs and GiB on one node of it."""
-        victims, node = self._problem.victims, self._problem.classes.nodes[k][0]
-        found = []
-        for r in self._problem.classes.residents[k]:
-            at = int(np.flatnonzero(victims.nodes[r] == node)[0])
-            found.append((r, tuple(int(x) for x in victims.need[r][:, at])))
-        return found
-
     def _single_node(self, k: int) -> None:
         problem, variables = self._problem, self._variables
         units, shapes = variables.units_on(k, variables.shapes_on(k))
-        residents = self._residents(k)
+        residents = self._problem.classes.residents[k]
         for resource in (GPUS, CPUS, MEMORY):
             need = [int(problem.shapes.need[resource, s]) for s in shapes]
             free = int(problem.classes.free[resource, k])
@@ -134,7 +128,7 @@ class Constraints:
     def _many_nodes(self, k: int) -> None:
         problem, variables = self._problem, self._variables
         free, size = int(problem.classes.free[GPUS, k]), int(problem.classes.size[k])
-        residents = self._residents(k)
+        residents = self._problem.classes.residents[k]
         sizes = {int(problem.shapes.need[GPUS, s]) for s in variables.shapes_on(k)}
         for least in sorted(sizes):
             units, shapes = variables.units_on(k, (s for s in variables.shapes_on(k) if problem.shapes.need[GPUS, s] >= least))
@@ -224,6 +218,8 @@ class Constraints:
         for k in sorted({int(k) for k in self._problem.node_class[self._problem.victims.nodes[victim]] if k >= 0}):
             for resource in (GPUS, CPUS, MEMORY):
                 reasons += self._needed_on(victim, k, resource, express)
+        if not express:
+            reasons += [self._needed_under(victim, row) for row in self._problem.limits if victim in row.victims]
         if len(reasons) == 1:
             self._model.add(reasons[0]).only_enforce_if(stop)
             return
@@ -239,7 +235,7 @@ class Constraints:
         problem, variables = self._problem, self._variables
         wanted = problem.shapes.express if express else problem.shapes.charged
         units, shapes = variables.units_on(k, (s for s in variables.shapes_on(k) if wanted[s] and problem.shapes.need[resource, s]))
-        others = [(r, own[resource]) for r, own in self._residents(k) if r != victim]
+        others = [(r, own[resource]) for r, own in self._problem.classes.residents[k] if r != victim]
         gives_way = sum(own for r, own in others if not express and not problem.victims.charged[r])
         leaving = [(r, own) for r, own in others if express or problem.victims.charged[r]]
         if not units:
@@ -247,6 +243,95 @@ class Constraints:
         need = total(units, [int(problem.shapes.need[resource, s]) for s in shapes])
         freed = total([variables.stop[r] for r, _ in leaving], [own for _, own in leaving])
         return [need - freed > int(problem.classes.free[resource, k]) + gives_way]
+
+    def _needed_under(self, victim: int, row: LimitRow) -> cp_model.BoundedLinearExpression:
+        """That charged work under a vertex leaves no room for the victim below its gpu_limit."""
+        problem, variables = self._problem, self._variables
+        offers = row.offers[problem.offers.charged[row.offers]]
+        others = row.victims[problem.victims.charged[row.victims] & (row.victims != victim)]
+        started = total([variables.start[j] for j in offers], problem.offers.gpus[offers].tolist())
+        left = total(variables.stops_of(others), problem.victims.gpus[others].tolist())
+        kept = row.kept_charged + int(problem.victims.gpus[others].sum()) + int(problem.victims.gpus[victim])
+        return kept + started - left > row.limit
+
+    def _unallocated_last(self) -> None:
+        """Ensures that an entitled workload waits only if charged work leaves it no room.
+
+        A relaxation where stops would idle much, and for gangs with segments or needs beyond GPUs: those are mended, and
+        paid for, after the solve.
+        """
+        offers = self._problem.offers
+        simple = self._only_gpus_bind()[offers.shape] & (offers.segment_level < 0)
+        limited = {int(j) for row in self._problem.limits for j in row.offers}
+        for j in np.flatnonzero(offers.entitled & offers.charged & simple):
+            if int(j) in limited or (offers.express[j] and self._lane_is_tight(int(offers.pool[j]))):
+                continue
+            self._waits_only_without_room(int(j))
+
+    def _only_gpus_bind(self) -> np.ndarray:
+        """Shapes whose nodes state no CPUs and memory that they could run out of, shape (num_shapes,)."""
+        shapes, capacity = self._problem.shapes, self._problem.capacity
+        bound = [np.any(shapes.open_to & (capacity[r] < UNLIMITED), axis=1) & (shapes.need[r] > 0) for r in (CPUS, MEMORY)]
+        return ~(bound[0] | bound[1])
+
+    def _lane_is_tight(self, pool: int) -> bool:
+        offers = self._problem.offers
+        return int(offers.gpus[offers.express & (offers.pool == pool)].sum()) > int(self._problem.express_room[pool])
+
+    def _waits_only_without_room(self, j: int) -> None:
+        offers, variables = self._problem.offers, self._variables
+        shape, units = int(offers.shape[j]), int(offers.units[j])
+        short = [self._short_of(i, int(offers.promise_cost[j])) for i, row in enumerate(self._problem.funding) if j in row.offers]
+        excuses = [variables.start[i] for i in np.flatnonzero(offers.work == offers.work[j])] + short
+        excuses.append(self._large_unallocated(int(offers.pool[j]), int(self._problem.shapes.need[GPUS, shape])))
+        by_domain: dict[int, list[cp_model.IntVar]] = {}
+        for k, room in self._room_beside_charged(shape).items():
+            cell = int(self._problem.classes.cell[k])
+            domain = int(self._problem.cell_domain[offers.required[j], cell]) if offers.required[j] >= 0 else 0
+            by_domain.setdefault(domain, []).append(room)
+        for rooms in by_domain.values():
+            self._model.add(total(rooms) < units).only_enforce_if([excuse.negated() for excuse in excuses])
+
+    def _room_beside_charged(self, shape: int) -> dict[int, cp_model.IntVar]:
+        """By class, no fewer units of a shape than would fit beside charged work alone, were all unallocated work gone."""
+        if shape not in self._room:
+            most = most_units(self._problem)[shape]
+            self._room[shape] = {int(k): self._class_room(shape, int(k), int(most[k])) for k in np.flatnonzero(most)}
+        return self._room[shape]
+
+    def _class_room(self, shape: int, k: int, most: int) -> cp_model.IntVar:
+        problem, variables = self._problem, self._variables
+        need, free, size = int(problem.shapes.need[GPUS, shape]), int(problem.classes.free[GPUS, k]), int(problem.classes.size[k])
+        room = variables.integer(0, most, None)
+        charged = [s for s in variables.shapes_on(k) if problem.shapes.charged[s]]
+        units, charged = variables.units_on(k, charged)
+        sizes = [int(problem.shapes.need[GPUS, s]) for s in charged]
+        leaves = free + sum(own[GPUS] for r, own in problem.classes.residents[k] if not problem.victims.charged[r])
+        stays = [(r, own[GPUS]) for r, own in problem.classes.residents[k] if problem.victims.charged[r]]
+        if size == 1:
+            freed = total([variables.stop[r] for r, _ in stays], [gpus for _, gpus in stays])
+            self._model.add(need * room > leaves + freed - total(units, sizes) - need)
+            return room
+        # Wherever they lie, charged units block no more than the units of this shape that they could cover.
+        whole: cp_model.LinearExprT = size * (leaves // need)
+        for r, gpus in stays:
+            whole = whole + size * ((leaves + gpus) // need - leaves // need) * variables.stop[r]
+        self._model.add(room >= whole - total(units, [-(-own // need) for own in sizes]))
+        return room
+
+    def _large_unallocated(self, pool: int, need: int) -> cp_model.IntVar:
+        """A Boolean that may be true only if unallocated work runs whose stop could idle more than a unit of this size uses."""
+        if (pool, need) not in self._large:
+            problem, variables = self._problem, self._variables
+            victims, offers = problem.victims, problem.offers
+            spans = np.array([len(nodes) > 1 for nodes in victims.nodes], dtype=np.bool_)
+            kept = np.flatnonzero(~victims.charged & (victims.pool == pool) & (spans | (victims.gpus > need + 1)))
+            starts = np.flatnonzero(~offers.charged & (offers.pool == pool) & ((offers.units > 1) | (offers.gpus > need + 1)))
+            large = variables.boolean(None)
+            causes = [variables.stop[r].negated() for r in kept] + [variables.start[j] for j in starts]
+            self._model.add_bool_or([large.negated(), *causes])
+            self._large[pool, need] = large
+        return self._large[pool, need]
 
     def _queue_order(self) -> None:
         """Breaks symmetry: workloads that differ in nothing but their rank start in that order."""

@@ -104,13 +104,12 @@ def most_units(problem: EpochProblem) -> np.ndarray[tuple[int, ...], np.dtype[np
     classes, shapes = problem.classes, problem.shapes
     room = classes.free.copy()
     for k, residents in enumerate(classes.residents):
-        for r in residents:
-            at = int(np.flatnonzero(problem.victims.nodes[r] == classes.nodes[k][0])[0])
-            room[:, k] += problem.victims.need[r][:, at]
+        for _, need in residents:
+            room[:, k] += need
     first = np.array([nodes[0] for nodes in classes.nodes], dtype=np.int64)
     open_to = shapes.open_to[:, first] if len(first) else np.zeros((len(shapes.pool), 0), dtype=np.bool_)
-    need = np.maximum(shapes.need, 0)[:, :, None]
-    per_node = np.where(need > 0, room[:, None, :] // np.maximum(need, 1), 1 << 40).min(axis=0)
+    wanted = shapes.need[:, :, None]
+    per_node = np.where(wanted > 0, room[:, None, :] // np.maximum(wanted, 1), 1 << 40).min(axis=0)
     return np.asarray(np.where(open_to, np.maximum(per_node, 0), 0) * classes.size, dtype=np.int64)
 
 

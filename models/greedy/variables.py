@@ -88,6 +88,7 @@ class State:
         victims = self.problem.victims
         self.stopped[r] = sign > 0
         self.free[:, victims.nodes[r]] += sign * victims.need[r]
+        self.placed[victims.nodes[r]] -= sign * victims.need[r][0]
         for t in self.terms_of_victim[r]:
             self.held[t] -= sign * int(victims.gpus[r])
         for i in self.limits_of_victim[r]:

@@ -93,9 +93,7 @@ def _take(free: list[list[int]], choice: _Choice, sign: int) -> None:
 
 def _choices(ent: Entitlement, row: int) -> Iterator[_Choice]:
     works, work = ent.works, ent.snapshot.workloads[row]
-    waits = int(works.order_cost[row])
-    if works.express[row]:
-        waits += express_cost(ent.snapshot.policy, work.gpus)
+    waits = _waits(ent, row)
     if works.running[row] and not works.forced[row]:
         yield from _running_choices(ent, row)
         return
@@ -106,6 +104,11 @@ def _choices(ent: Entitlement, row: int) -> Iterator[_Choice]:
             for nodes in _placements(ent, row, pool):
                 for charged, express in _modes(ent, row):
                     yield _start(ent, row, pool, nodes, charged, express, lost)
+
+
+def _waits(ent: Entitlement, row: int) -> int:
+    lane = express_cost(ent.snapshot.policy, int(ent.works.gpus[row])) if ent.works.express[row] else 0
+    return int(ent.works.order_cost[row]) + lane
 
 
 def _running_choices(ent: Entitlement, row: int) -> Iterator[_Choice]:
@@ -119,7 +122,7 @@ def _running_choices(ent: Entitlement, row: int) -> Iterator[_Choice]:
     if works.promotable[row]:
         yield _Choice(row, "promote", spread, _use(ent, row, nodes), held)
     if works.stoppable[row]:
-        yield _Choice(row, "stop", int(works.lost_cost[row] + works.order_cost[row]))
+        yield _Choice(row, "stop", int(works.lost_cost[row]) + _waits(ent, row))
 
 
 def _modes(ent: Entitlement, row: int) -> list[tuple[bool, bool]]:
