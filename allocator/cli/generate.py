@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -34,7 +35,7 @@ def families() -> None:
 @app.command()
 def snapshot(
     *,
-    seed: Annotated[int, typer.Option(min=0, help="Seed; the same options and seed give the same bytes.")],
+    seed: Annotated[int, typer.Option(min=0, help="Seed; the same options and seed give the same bytes.")] = 0,
     gpus: Annotated[int | None, typer.Option(help="Installed GPUs; absent: the size of the family, form or trace.")] = None,
     pools: Annotated[int | None, typer.Option(help="1 (h100) or 3 (h100, b200, b300).")] = None,
     queue: Annotated[float | None, typer.Option(help="Running plus waiting demand in clusters; absent: 2.5.")] = None,
@@ -86,7 +87,7 @@ def snapshot(
     _write(made, out)
 
 
-def _refuse_beside(option: str, given: dict[str, object]) -> None:
+def _refuse_beside(option: str, given: Mapping[str, object]) -> None:
     """Refuse options that would have no effect."""
     for other, value in given.items():
         if value is not None:

@@ -114,56 +114,75 @@ def view_pool(nodes: Sequence[Node], levels: Sequence[str], others: Sequence[str
     )
 
 
-def draw_drafts(rng: np.random.Generator, crowd: Crowd, pool: PoolView, target: int, largest_share: float) -> list[Draft]:
-    """Jobs that together ask for `target` GPUs, in the mix of the classes.
+def draw_drafts(
+    rng: np.random.Generator,
+    crowd: Crowd,
+    pool: PoolView,
+    target: int,
+    largest_share: float,
+    given: Sequence[Draft] = (),
+) -> list[Draft]:
+    """Jobs that together ask for `target` GPUs, in the mix of the classes; those `given` count and come first.
 
-    Large gangs come first and small experiments make up what their uneven sizes leave, so that the total is met.
+    Large gangs are drawn first, without taking the part of the small work, and small experiments make up what their uneven
+    sizes leave, so that the total is met.
     """
-    drafts: list[Draft] = []
+    drafts = list(given)
     bursts = iter(range(1 << 40))
-    left = target
-    scale = sum(job_class.demand for job_class in CLASSES)
+    quotas = _quotas(target)
+    reserve = sum(quotas[job_class.name] for job_class in (*SMALL, EXPERIMENT))
     for job_class in (*LARGE_FIRST, *SMALL):
-        quota = min(left, round(target * job_class.demand / scale))
-        drawn = list(_fill(rng, crowd, pool, job_class, quota, largest_share, bursts))
-        drafts.extend(drawn)
-        left -= sum(draft.gpus for draft in drawn)
-    drafts.extend(_fill(rng, crowd, pool, EXPERIMENT, left, largest_share, bursts, exactly=True))
+        if job_class in SMALL:
+            reserve = 0
+        left = target - sum(draft.gpus for draft in drafts)
+        quota = quotas[job_class.name] - sum(draft.gpus for draft in given if draft.job_class is job_class)
+        sizes = sizes_in_pool(job_class, pool.gpus, largest_share)
+        drafts.extend(_fill(rng, crowd, job_class, sizes, min(quota, left - reserve), left - reserve, bursts))
+    sizes = sizes_in_pool(EXPERIMENT, pool.gpus, largest_share)
+    left = target - sum(draft.gpus for draft in drafts)
+    drafts.extend(_fill(rng, crowd, EXPERIMENT, sizes, left, left, bursts, exactly=True))
     return drafts
+
+
+def _quotas(target: int) -> dict[str, int]:
+    """GPUs that each class asks for."""
+    scale = sum(job_class.demand for job_class in CLASSES)
+    return {job_class.name: round(target * job_class.demand / scale) for job_class in CLASSES}
 
 
 def _fill(
     rng: np.random.Generator,
     crowd: Crowd,
-    pool: PoolView,
     job_class: JobClass,
+    sizes: tuple[Sequence[int], Sequence[float]],
     quota: int,
-    largest_share: float,
+    room: int,
     bursts: Iterator[int],
     *,
     exactly: bool = False,
 ) -> Iterator[Draft]:
     """Bursts of one class until the quota is met.
 
-    The job that would exceed it is taken with a probability that keeps the mean; with `exactly` smaller ones are drawn.
+    The job that would exceed it is taken, if it fits the room, with a probability that keeps the mean; with `exactly`
+    smaller ones are drawn.
     """
-    sizes, weights = sizes_in_pool(job_class, pool.gpus, largest_share)
-    cumulative = np.cumsum(weights)
+    menu, cumulative = sizes[0], np.cumsum(sizes[1])
+    beyond = room - quota
     left = quota
     while left > 0:
         leaf = crowd.pick(rng, job_class)
-        size = sizes[min(int(np.searchsorted(cumulative, rng.random(), side="right")), len(sizes) - 1)]
+        size = menu[min(int(np.searchsorted(cumulative, rng.random(), side="right")), len(menu) - 1)]
         if exactly and size > left:
-            size = max((other for other in sizes if other <= left), default=left)
-        burst = next(bursts)
+            size = max((other for other in menu if other <= left), default=left)
+        draft = Draft(job_class=job_class, leaf=leaf, gpus=size, burst=next(bursts))
         for _ in range(_burst_size(rng, job_class)):
-            if size > left:
-                if not exactly and rng.random() < left / size:
-                    yield Draft(job_class=job_class, leaf=leaf, gpus=size, burst=burst)
-                if not exactly:
-                    return
+            if size > left and exactly:
                 break
-            yield Draft(job_class=job_class, leaf=leaf, gpus=size, burst=burst)
+            if size > left:
+                if size <= left + beyond and rng.random() < left / size:
+                    yield draft
+                return
+            yield draft
             left -= size
             if not left:
                 return

@@ -105,7 +105,9 @@ def draw_targets(rng: np.random.Generator, ledger: Ledger, projects: Sequence[Pr
     `capacity` is the charged GPU-seconds that the pool gave away in the window.
     """
     budgets = np.array([ledger.budget(project.id, pool) for project in projects], dtype=np.float64)
-    order = rng.permutation(len(projects))
+    # Small projects are more often over: where the largest one is, half of the cluster runs free of charge.
+    chances = np.array([max(project.part, 1e-6) ** -0.5 for project in projects])
+    order = rng.choice(len(projects), size=len(projects), replace=False, p=chances / chances.sum())
     num_over = round(0.12 * len(projects))
     num_near = round(0.15 * len(projects))
     targets = budgets * rng.lognormal(0.0, 0.4, size=len(projects))

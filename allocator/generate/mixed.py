@@ -54,10 +54,13 @@ def populate(cluster: Cluster, organisation: Organisation, seed: np.random.SeedS
         by_pool.setdefault(node.pool, []).append(node)
     installed = {pool: sum(node.gpus for node in nodes) for pool, nodes in by_pool.items()}
     ledger = Ledger(organisation.budgets, installed, policy)
+    limits = Limits(gpu_limit={leaf.id: leaf.gpu_limit for leaf in organisation.budgets if leaf.gpu_limit is not None})
     parts = []
     for (pool, nodes), pool_seed in zip(by_pool.items(), seed.spawn(len(by_pool)), strict=True):
         view = view_pool(nodes, cluster.levels, [other for other in by_pool if other != pool])
-        parts.append(_populate_pool(np.random.Generator(np.random.PCG64(pool_seed)), view, organisation, crowd, ledger, params))
+        parts.append(
+            _populate_pool(np.random.Generator(np.random.PCG64(pool_seed)), view, organisation, crowd, ledger, limits, params)
+        )
     return Snapshot(
         now=NOW,
         cluster=replace(cluster, nodes=tuple(node for part in parts for node in part.nodes)),
@@ -74,6 +77,7 @@ def _populate_pool(
     organisation: Organisation,
     crowd: Crowd,
     ledger: Ledger,
+    limits: Limits,
     params: SnapshotParams,
 ) -> PoolPart:
     """Running work, its states within the budgets, the queue, and the records that are still missing."""
@@ -84,7 +88,6 @@ def _populate_pool(
     empty = _dead_nodes(rng, pool)
     for index in empty:
         packer.block(index)
-    limits = Limits(gpu_limit={leaf.id: leaf.gpu_limit for leaf in organisation.budgets if leaf.gpu_limit is not None})
     target = int(params.occupancy * int(packer.free.sum()))
     placed = place_running(rng, crowd, pool, packer, limits, target)
     running = start_all(rng, placed, pool, ledger, limits, policy)

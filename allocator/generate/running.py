@@ -14,7 +14,7 @@ from allocator.generate.ledger import Ledger
 from allocator.generate.packing import Packer
 from allocator.generate.params import DAY, HOUR, NOW
 
-FRESH, KEPT, GANGS_KEPT = 0.45, 0.43, 0.52
+FRESH, KEPT, GANGS_KEPT = 0.43, 0.38, 0.49
 """Parts of the work with a min runtime whose promise is open, and whose promise is kept (gangs of 64 GPUs and more: the
 last); the rest runs uncharged, as does what its budget does not carry."""
 
@@ -24,11 +24,11 @@ EARLY_CHARGE = 1.05
 
 @dataclass(slots=True)
 class Limits:
-    """GPUs held under each limited leaf, and express work by pool and user, while work is placed."""
+    """GPUs held under each limited leaf, and express work by pool and user, while the pools are filled."""
 
     gpu_limit: dict[str, int]
     held: dict[str, int] = field(default_factory=dict)
-    express_gpus: int = 0
+    express_gpus: dict[str, int] = field(default_factory=dict)
     express_users: dict[str, int] = field(default_factory=dict)
 
     def admits(self, leaf: str, gpus: int) -> bool:
@@ -119,7 +119,7 @@ def _start(
         until = run.protected_until or 0
         ledger.book(draft.leaf, pool.name, _used(draft, run, policy), draft.gpus * max(0, until - NOW))
     if run.express:
-        limits.express_gpus += draft.gpus
+        limits.express_gpus[pool.name] = limits.express_gpus.get(pool.name, 0) + draft.gpus
         limits.express_users[draft.leaf] = limits.express_users.get(draft.leaf, 0) + 1
     wait = int(rng.exponential(2 * HOUR if draft.gpus > 8 else HOUR / 2))
     workload = _agree(build_workload(rng, draft, pool, start - wait, max(run_time, age)), placement, pool)
@@ -180,7 +180,7 @@ def _takes_lane(draft: Draft, pool: PoolView, limits: Limits, policy: Policy, ag
         0 < draft.job_class.min_runtime <= lane.min_runtime
         and draft.gpus <= lane.gpus
         and age < 8 * HOUR
-        and limits.express_gpus + draft.gpus <= room
+        and limits.express_gpus.get(pool.name, 0) + draft.gpus <= room
         and limits.express_users.get(draft.leaf, 0) < lane.per_user
     )
 

@@ -16,12 +16,11 @@ def draw_waiting(
     rng: np.random.Generator, crowd: Crowd, pool: PoolView, target: int, largest_share: float = 0.5
 ) -> list[Workload]:
     """Waiting workloads that ask for `target` GPUs of the pool, a gang of a quarter of it among them where there is room."""
-    drafts = []
+    given = []
     quarter = pool.gpus // 4 // 8 * 8
     if quarter >= 16 and target >= 2 * quarter:
-        drafts.append(Draft(job_class=FLAGSHIP, leaf=crowd.pick(rng, FLAGSHIP), gpus=quarter, burst=-1))
-        target -= quarter
-    drafts.extend(draw_drafts(rng, crowd, pool, target, largest_share))
+        given.append(Draft(job_class=FLAGSHIP, leaf=crowd.pick(rng, FLAGSHIP), gpus=quarter, burst=-1))
+    drafts = draw_drafts(rng, crowd, pool, target, largest_share, given)
     waiting = []
     burst, submit_time = None, 0
     for draft in drafts:
