@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from allocator.domain import Snapshot, SnapshotError
+from allocator.cli.documents import OutFile, check_writable, write_lines, write_result
 from allocator.generate import FAMILIES, generate_on_topology, generate_snapshot
 from allocator.generate.instant import parse_span
 from allocator.generate.topology_file import TopologyOptions
@@ -28,8 +26,7 @@ def main() -> None:
 @app.command()
 def families() -> None:
     """List the families of synthetic snapshots."""
-    for name, family in FAMILIES.items():
-        typer.echo(f"{name:10} {(family.__doc__ or '').strip().splitlines()[0]}")
+    write_lines([f"{name:10} {(family.__doc__ or '').strip().splitlines()[0]}" for name, family in FAMILIES.items()])
 
 
 @app.command()
@@ -49,42 +46,31 @@ def snapshot(
     pool: Annotated[str | None, typer.Option(help="With --from-topology: name of the pool.")] = None,
     from_trace: Annotated[Path | None, typer.Option(help="Work from an ElasticFlow, Philly or Kalos CSV.")] = None,
     at: Annotated[str | None, typer.Option(help="With --from-trace: moment since its start, as 86400, 12h or 3d6h.")] = None,
-    out: Annotated[Path | None, typer.Option(help="File to write; .gz is compressed. Absent: standard output.")] = None,
+    out: OutFile = None,
 ) -> None:
     """Write one snapshot."""
-    try:
-        if from_trace is not None:
-            given = {
-                "--pools": pools,
-                "--queue": queue,
-                "--leaves": leaves,
-                "--family": family,
-                "--from-topology": from_topology,
-            }
-            _refuse_beside("--from-trace", given | {"--gpus-per-node": gpus_per_node, "--pool": pool})
-            if at is None:
-                raise typer.BadParameter("--from-trace needs the moment: give for instance --at 3d", param_hint="--at")
-            made, notes = snapshot_from_trace(from_trace, parse_span(at), gpus=gpus, history=history)
-        elif at is not None:
-            raise typer.BadParameter("--at belongs to --from-trace; give that too, or leave it out", param_hint="--at")
-        elif from_topology is not None:
-            _refuse_beside("--from-topology", {"--gpus": gpus, "--pools": pools, "--family": family})
-            options = TopologyOptions(pool=pool, gpus_per_node=gpus_per_node)
-            made, notes = generate_on_topology(from_topology, options, seed=seed, queue=queue, leaves=leaves, history=history)
-        else:
-            _refuse_beside("a synthetic cluster (no --from-topology)", {"--gpus-per-node": gpus_per_node, "--pool": pool})
-            name = "mixed" if family is None else family
-            made = generate_snapshot(
-                gpus=gpus, seed=seed, pools=pools, queue=queue, leaves=leaves, history=history, family=name
-            )
-            notes = ()
-    except SnapshotError as error:
-        for issue in error.issues:
-            typer.echo(f"error: {issue}", err=True)
-        raise typer.Exit(2) from error
+    check_writable(out)
+    notes: tuple[str, ...] = ()
+    if from_trace is not None:
+        given = {"--pools": pools, "--queue": queue, "--leaves": leaves, "--family": family, "--from-topology": from_topology}
+        _refuse_beside("--from-trace", {**given, "--gpus-per-node": gpus_per_node, "--pool": pool})
+        if at is None:
+            raise typer.BadParameter("--from-trace needs the moment: give for instance --at 3d", param_hint="--at")
+        made, notes = snapshot_from_trace(from_trace, parse_span(at), gpus=gpus, history=history)
+    elif at is not None:
+        raise typer.BadParameter("--at belongs to --from-trace; give that too, or leave it out", param_hint="--at")
+    elif from_topology is not None:
+        _refuse_beside("--from-topology", {"--gpus": gpus, "--pools": pools, "--family": family})
+        options = TopologyOptions(pool=pool, gpus_per_node=gpus_per_node)
+        made, notes = generate_on_topology(from_topology, options, seed=seed, queue=queue, leaves=leaves, history=history)
+    else:
+        _refuse_beside("a synthetic cluster (no --from-topology)", {"--gpus-per-node": gpus_per_node, "--pool": pool})
+        made = generate_snapshot(
+            gpus=gpus, seed=seed, pools=pools, queue=queue, leaves=leaves, history=history, family=family or "mixed"
+        )
     for note in notes:
         typer.echo(f"note: {note}", err=True)
-    _write(made, out)
+    write_result(encode_snapshot(made), out)
 
 
 def _refuse_beside(option: str, given: Mapping[str, object]) -> None:
@@ -92,17 +78,3 @@ def _refuse_beside(option: str, given: Mapping[str, object]) -> None:
     for other, value in given.items():
         if value is not None:
             raise typer.BadParameter(f"has no effect beside {option}: leave one of them out", param_hint=other)
-
-
-def _write(made: Snapshot, out: Path | None) -> None:
-    """Write the canonical JSON. Compressed bytes carry no time, so that they too depend on the seed alone."""
-    data = encode_snapshot(made)
-    if out is None:
-        sys.stdout.buffer.write(data if data.endswith(b"\n") else data + b"\n")
-        return
-    try:
-        out.write_bytes(gzip.compress(data, mtime=0) if out.suffix == ".gz" else data)
-    except OSError as error:
-        raise typer.BadParameter(
-            f"{out} cannot be written ({error.strerror}): give another file", param_hint="--out"
-        ) from error

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from allocator.cli.generate import app
+from allocator.cli.main import app
 from allocator.generate import generate_snapshot
 from allocator.wire import decode_snapshot, load_snapshot
 
@@ -16,7 +16,7 @@ TREE = "SwitchName=spine Switches=leaf[1-2]\nSwitchName=leaf[1] Nodes=n[01-04]\n
 
 
 def run(*arguments: str) -> tuple[int, bytes, str]:
-    result = CliRunner().invoke(app, list(arguments))
+    result = CliRunner().invoke(app, ["generate", *arguments])
     return result.exit_code, result.stdout_bytes, result.stderr
 
 
