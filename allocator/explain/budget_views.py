@@ -124,10 +124,11 @@ def unfunded_warnings(ent: Entitlement) -> list[str]:
             budget, left = int(ent.market.budget[vertex, pool]), int(ent.market.available[vertex, pool])
             if budget == NO_BUDGET or asked.cost[vertex, pool] <= left:
                 continue
+            number, funded = int(asked.number[vertex, pool]), int(asked.funded[vertex, pool])
             found.append(
-                f"{ent.tree.ids[vertex]} in {name}: {counted(int(asked.number[vertex, pool]), 'workload')} that wait ask for "
-                f"promises of {gpu_hours(int(asked.cost[vertex, pool]))} GPU-hours, {gpu_hours(left)} of "
-                f"{gpu_hours(budget)} are left: {int(asked.funded[vertex, pool])} of them are funded"
+                f"{ent.tree.ids[vertex]} in {name}: what waits asks for promises of "
+                f"{gpu_hours(int(asked.cost[vertex, pool]))} GPU-hours, {gpu_hours(left)} of {gpu_hours(budget)} are left; "
+                f"{funded} of {counted(number, 'workload')} funded"
             )
     return found + _hopeless(ent, rows)
 
@@ -202,4 +203,4 @@ def _funded(ent: Entitlement) -> dict[str, int]:
 
 def _undecidable(ent: Entitlement) -> set[str]:
     """Waiting work that can never start as it is."""
-    return {ent.snapshot.workloads[row].id for row in ent.works.impossible}
+    return {ent.snapshot.workloads[row].id for row in ent.works.impossible if not ent.works.running[row]}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -42,13 +42,13 @@ class Horizon:
         self._events = np.unique(self._release[self._release > 0])
         self._masks: dict[Hashable, BoolArray] = {}
         # A search for the first event that suffices passes the same few events for most requests.
-        self._unpromised = lru_cache(maxsize=128)(self._unpromised_after)
+        self._unpromised = lru_cache(maxsize=128)(partial(_unpromised, ent, after, self._events))
         capacity, num_nodes = ent.layout.capacity, len(ent.layout.names)
         works, removable = ent.works, after.running & (after.release == 0) & ent.works.stoppable
         licensed = removable & (works.licensed | ~works.charged)
         self.free = capacity - after.used(after.running, num_nodes)
         self._free_by_licence = self.free + after.used(licensed, num_nodes)
-        self._any_deadline = bool(np.any(ent.layout.accepting & (ent.layout.deadline != NEVER)))
+        self.deadlines_matter = bool(np.any(ent.layout.accepting & (ent.layout.deadline != NEVER)))
 
     def healthy(self, work: Workload, until: int | None = None) -> bool:
         """Whether it fits the accepting nodes when they are empty; with `until`, those that do not drain before."""
@@ -95,12 +95,6 @@ class Horizon:
         ordered = sorted(rows.tolist(), key=lambda row: (self._after.release[row], works[row].id))
         return tuple(works[row].id for row in ordered[:MOST_BLOCKERS])
 
-    def _unpromised_after(self, event: int) -> IntArray:
-        """What is not promised to anybody once that many promises have ended, shape (3, num_nodes)."""
-        instant = self._events[event - 1] if event else 0
-        promised = self._after.used(self._after.release > instant, len(self._ent.layout.names))
-        return self._ent.layout.capacity - promised
-
     def _fits(self, work: Workload, free: IntArray, until: int | None) -> bool:
         return can_place(self._ent.layout, work, self._room(work, free, until))
 
@@ -110,14 +104,18 @@ class Horizon:
 
     def _mask(self, work: Workload, until: int | None) -> BoolArray:
         """The nodes it may start on, remembered by what that depends on."""
-        if not self._any_deadline:
-            until = None
         key = (work.pools, _pairs(work), work.exclude_nodes, until)
         if key not in self._masks:
             if len(self._masks) >= _MOST_MASKS:
                 self._masks.clear()
             self._masks[key] = eligible(self._ent.layout, work, until)
         return self._masks[key]
+
+
+def _unpromised(ent: Entitlement, after: After, events: IntArray, count: int) -> IntArray:
+    """What is not promised to anybody once the first `count` promises have ended, shape (3, num_nodes)."""
+    instant = events[count - 1] if count else 0
+    return ent.layout.capacity - after.used(after.release > instant, len(ent.layout.names))
 
 
 def _pairs(work: Workload) -> Sequence[tuple[str, str]]:

@@ -81,7 +81,9 @@ class Reasons:
         return self._known[key]
 
     def _until(self, case: Case, work: Workload) -> int | None:
-        """The end of its promise if it started now; None if it would start without one."""
+        """The end of its promise if it started now; None if it would start without one, or if no node drains anyway."""
+        if not self.horizon.deadlines_matter:
+            return None
         charged = case.promise > 0 and (case.express or case.strict or self._short_of_funds(case, work) is None)
         return self.ent.snapshot.now + case.promise if charged else None
 
@@ -166,7 +168,7 @@ class Reasons:
         """A place exists if others give way: is there a claim to it, and is it worth it?"""
         if self.horizon.fits_free(work, until):
             return self._fits_already(case)
-        short = f"{_needs(work)} does not fit the {counted(self.horizon.free_gpus(work), 'free GPU')} of {self._pools(work)}"
+        short = self._short(work)
         if case.promise == 0:
             return Reason.NO_CAPACITY, f"{short}; unallocated work waits for idle GPUs"
         if not case.express:
@@ -181,6 +183,11 @@ class Reasons:
                 f"{short}; the search ended ({self.status}) before it knew whether others should stop",
             )
         return Reason.NO_CAPACITY, f"{short}; stopping others for it would cost more than it gains"
+
+    def _short(self, work: Workload) -> str:
+        free = self.horizon.free_gpus(work)
+        scattered = ", but not where it fits" if free >= work.gpus else ""
+        return f"{_needs(work)} cannot be placed: {counted(free, 'GPU')} free in {self._pools(work)}{scattered}"
 
     def _fits_already(self, case: Case) -> tuple[Reason, str]:
         if case.cooling:

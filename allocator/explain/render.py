@@ -34,21 +34,15 @@ def render(view: View) -> RenderableType:
 
 
 def _epoch(view: View) -> Iterable[RenderableType]:
-    starts, stops, waiting = view["starts"], view["stops"], view["waiting"]
-    lost = gpu_hours(sum(row["lost_gpu_seconds"] for row in stops))
+    stops, waiting = view["stops"], view["waiting"]
     yield _heading(f"Epoch of {clock(view['now'])}")
-    yield _line(
-        f"{counted(starts['workloads'], 'workload')} start on {counted(starts['gpus'], 'GPU')} "
-        f"({starts['charged_gpus']} charged, {starts['gpus'] - starts['charged_gpus']} free of charge; "
-        f"{starts['express']} in the express lane)."
-    )
-    yield _line(
-        f"{counted(sum(row['workloads'] for row in stops), 'workload')} stop on "
-        f"{counted(sum(row['gpus'] for row in stops), 'GPU')}, which throws away {lost} GPU-hours."
-    )
-    yield _line(
-        f"{counted(view['promotions']['workloads'], 'workload')} promoted; "
-        f"{counted(sum(row['workloads'] for row in waiting), 'workload')} wait."
+    yield _pairs(
+        {
+            "starts": _started(view["starts"]),
+            "stops": f"{_sum(stops)}, throwing away {gpu_hours(sum(row['lost_gpu_seconds'] for row in stops))} GPU-hours",
+            "promoted": _sum([view["promotions"]]),
+            "waits": _sum(waiting),
+        }
     )
     yield _line(_answered(view["solver"]))
     yield from _pools(view["pools"])
@@ -58,6 +52,18 @@ def _epoch(view: View) -> Iterable[RenderableType]:
     yield from _allocations(view["allocations"])
     yield from _section("Drains", _drains(view["drains"]), view["drains"])
     yield from _warnings(view["warnings"])
+
+
+def _sum(rows: Sequence[View]) -> str:
+    """How much that is together."""
+    workloads, gpus = sum(row["workloads"] for row in rows), sum(row["gpus"] for row in rows)
+    return f"{counted(workloads, 'workload')} on {counted(gpus, 'GPU')}"
+
+
+def _started(starts: View) -> str:
+    free = starts["gpus"] - starts["charged_gpus"]
+    kinds = f"{starts['charged_gpus']:,d} charged, {free:,d} free of charge; {starts['express']} in the express lane"
+    return f"{_sum([starts])}: {kinds}"
 
 
 def _answered(solver: View) -> str:
@@ -91,7 +97,7 @@ def _broken(rows: Sequence[View]) -> Table:
 
 
 def _waiting(rows: Sequence[View], now: int) -> Table:
-    table = _table("Reason", "Workloads", "GPUs", "Longest waiting", "Waits for", "First not before")
+    table = _table("Reason", "Workloads", "GPUs", "Longest waiting", "For", "First not before")
     for row in rows:
         waits = None if row["waits_since"] is None else duration(max(0, now - row["waits_since"]))
         _add(table, row["reason"], row["workloads"], row["gpus"], row["oldest"], waits, _instant(row["not_before"], now))
@@ -186,7 +192,7 @@ def _run_pairs(run: View, now: int) -> dict[str, object]:
         "since": None if run["since"] is None else clock(run["since"]),
         "nodes (tasks)": listed(nodes, 8),
         "charged": "yes" if run["charged"] else "no: free of charge, gives way to any claim",
-        "protected until": _instant(run["protected_until"], now) or "not protected",
+        "protected until": _promise(run["protected_until"], now),
     }
 
 
@@ -229,7 +235,8 @@ def _allocation(view: View) -> Iterable[RenderableType]:
     work = _table("Work", "Workloads", "GPUs", "Largest")
     for noun, key in (("runs on", "runs"), ("of these promoted", "promoted"), ("starts", "starts"), ("stops", "stops")):
         row = view[key]
-        _add(work, noun, row["workloads"], row["gpus"], listed([f"{one['id']} ({one['gpus']})" for one in row["largest"]]))
+        largest = [f"{one['id']} ({one['gpus']})" for one in row["largest"]]
+        _add(work, noun, row["workloads"], row["gpus"], listed(largest, of=row["workloads"]))
     yield from _section("Work", work, [work])
     yield from _section("What waits, and why", _waiting(view["waiting"], view["now"]), view["waiting"])
 
@@ -260,14 +267,14 @@ def _try(view: View) -> Iterable[RenderableType]:
     for pool in view["pools"]:
         rows = [row for row in view["rows"] if row["pool"] == pool["pool"]]
         changed = [row for row in rows if row["change"] != "same"]
-        table = _table("Allocation", "", "Share", "per day", "Budget", "Balance", "Entitled")
+        table = _table("Allocation", "Share", "per day", "Balance", "Entitled")
         for row in changed:
             pairs = [
                 _pair(row, "share", _percent), _pair(row, "gpu_hours_per_day", lambda value: f"{value:,.0f}"),
-                _pair(row, "budget_gpu_seconds", _hours), _pair(row, "balance_gpu_seconds", _hours),
+                _pair(row, "balance_gpu_seconds", _hours),
                 _pair(row, "entitled_gpus", lambda value: f"{value:,.1f}"),
             ]  # fmt: skip
-            _add(table, _indented(row), "" if row["change"] == "changed" else row["change"], *pairs)
+            _add(table, _indented(row) + ("" if row["change"] == "changed" else f" ({row['change']})"), *pairs)
         yield from _section(_pool_title(pool), table, changed)
         yield _line(f"{len(rows) - len(changed)} of {len(rows)} allocations stay as they are.")
     before, after = view["funded"]["before"], view["funded"]["after"]
@@ -321,7 +328,7 @@ def _warnings(warnings: Sequence[str]) -> Iterable[RenderableType]:
 def _table(first: str, *others: str) -> Table:
     """A table whose first column is text and whose others are numbers or short."""
     table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold")
-    table.add_column(first, overflow="fold")
+    table.add_column(first, overflow="fold", min_width=12)
     for title in others:
         words = title in _WORDY
         table.add_column(title, justify="left" if words else "right", overflow="fold", no_wrap=not words)
@@ -329,7 +336,19 @@ def _table(first: str, *others: str) -> Table:
 
 
 _WORDY = frozenset(
-    {"Pool", "Promised until", "Cause", "Longest waiting", "Free at", "Waits for", "First not before", "Largest", "Empty", ""}
+    {
+        "Pool",
+        "Promised until",
+        "Cause",
+        "Longest waiting",
+        "Free at",
+        "Waits for",
+        "For",
+        "First not before",
+        "Largest",
+        "Empty",
+        "",
+    }
 )
 
 
@@ -364,7 +383,13 @@ def _hours(gpu_seconds: int | None) -> str | None:
 def _instant(instant: int | None, now: int) -> str | None:
     if instant is None:
         return None
-    return clock(instant) + (f" (in {duration(instant - now)})" if instant > now else "")
+    return f"{clock(instant)} (in {duration(instant - now)})" if instant > now else "any time"
+
+
+def _promise(until: int | None, now: int) -> str:
+    if until is None:
+        return "not protected"
+    return _instant(until, now) or "" if until > now else f"no longer, the promise ended {clock(until)}"
 
 
 _VIEWS: Mapping[str, Callable[[View], Iterable[RenderableType]]] = {

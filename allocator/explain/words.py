@@ -42,7 +42,7 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,d} {noun}" + ("" if number == 1 else "s")
 
 
-def listed(ids: Sequence[str], most: int = 3) -> str:
-    """The first few of some ids, and how many more there are."""
-    more = len(ids) - most
+def listed(ids: Sequence[str], most: int = 3, of: int | None = None) -> str:
+    """The first few of some ids, and how many more there are; `of`: how many in all, where not all are given."""
+    more = (len(ids) if of is None else of) - most
     return ", ".join(ids[:most]) + (f" and {more} more" if more > 0 else "")
