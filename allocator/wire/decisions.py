@@ -9,9 +9,9 @@ import math
 from collections.abc import Mapping
 from fractions import Fraction
 from os import PathLike
-from typing import Any
 
 import msgspec
+from msgspec import Raw
 
 from allocator.domain import (
     AllocationRow,
@@ -80,12 +80,9 @@ def decode_decision(data: bytes) -> Decision:
     """
     data = plain(data)
     try:
-        doc = _DECODER.decode(data)
-    except msgspec.ValidationError as error:
-        raise SnapshotError(problems(_whole(data), DecisionDoc, "$")) from error
+        return _to_domain(_read(data))
     except (msgspec.DecodeError, RecursionError) as error:
         refuse_syntax(data, error)
-    return _to_domain(doc)
 
 
 def encode_decision(decision: Decision) -> bytes:
@@ -107,12 +104,13 @@ def encode_decision(decision: Decision) -> bytes:
     return msgspec.json.encode(doc, order="deterministic") + b"\n"
 
 
-def _whole(data: bytes) -> Any:
-    """The document as plain values, for the checks."""
+def _read(data: bytes) -> DecisionDoc:
+    """The document in one typed pass, or all its issues."""
     try:
-        return loads(data)
-    except (ValueError, RecursionError) as error:
-        refuse_syntax(data, error)
+        return _DECODER.decode(data)
+    except msgspec.ValidationError:
+        msgspec.json.decode(data, type=Raw)  # raises if it is no JSON at all
+        raise SnapshotError(problems(loads(data), DecisionDoc, "$")) from None
 
 
 def _to_domain(doc: DecisionDoc) -> Decision:

@@ -48,8 +48,12 @@ def decode_snapshot(data: bytes) -> Snapshot:
     SnapshotError
         With every issue of the document, not the first.
     """
-    with _collector_paused():
-        return _decode(plain(data))
+    data = plain(data)
+    try:
+        with _collector_paused():
+            return _decode(data)
+    except RecursionError as error:
+        refuse_syntax(data, error)
 
 
 def _decode(data: bytes) -> Snapshot:
@@ -84,7 +88,7 @@ def _read(data: bytes) -> tuple[Draft, Unreadable]:
         return Draft(doc=_DECODER.decode(data)), []
     except msgspec.ValidationError:
         return salvage(data)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except msgspec.DecodeError as error:
         refuse_syntax(data, error)
 
 
@@ -93,7 +97,7 @@ def _judge_waiting(draft: Draft, requests: Requests) -> None:
     sound: list[WorkloadDoc] = []
     for work in draft.doc.workloads:
         if work.run is None and (findings := requests.findings(work)):
-            reject(draft, work.id, findings, canonical_raw(work))
+            reject(draft, work.id, findings, canonical_raw(msgspec.json.encode(work)))
         else:
             sound.append(work)
     draft.doc.workloads = sound

@@ -73,10 +73,10 @@ def to_wire(value: Any, kind: Any, path: str) -> Any:
         raise SnapshotError([problem]) from error
 
 
-def _document(snapshot: Snapshot) -> dict[str, Any]:
-    """The members of the document in order; rejected workloads take their place among the others."""
+def _document(snapshot: Snapshot) -> SnapshotDoc:
+    """The document; rejected workloads take their place among the others."""
     cluster = snapshot.cluster
-    doc = SnapshotDoc(
+    return SnapshotDoc(
         version=1,
         now=snapshot.now,
         cluster=ClusterDoc(
@@ -86,11 +86,10 @@ def _document(snapshot: Snapshot) -> dict[str, Any]:
         ),
         budgets=[_allocation(vertex) for vertex in snapshot.budgets],
         usage=to_wire(snapshot.usage, list[UsageDoc], "$.usage"),
-        workloads=[],
+        workloads=_workloads(snapshot),  # type: ignore[arg-type]  # raw ones among them
         reservations=to_wire(snapshot.reservations, list[ReservationDoc], "$.reservations"),
         policy=_policy(snapshot.policy),
     )
-    return {**msgspec.structs.asdict(doc), "workloads": _workloads(snapshot)}
 
 
 def _workloads(snapshot: Snapshot) -> list[WorkloadDoc | Raw]:

@@ -6,6 +6,7 @@ What needs the layout (racks that are too small, excluded nodes) is judged later
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
 
 import msgspec
 
@@ -18,6 +19,10 @@ from allocator.wire.snapshot_doc import NodeDoc, WorkloadDoc
 
 Finding = tuple[Reason, Issue]
 """What is wrong with a request, and the reason code it gets."""
+
+
+_DECODER = msgspec.json.Decoder(float_hook=Decimal)
+_ENCODER = msgspec.json.Encoder(decimal_format="number", order="sorted")
 
 
 class Requests:
@@ -76,7 +81,9 @@ class Requests:
             return
         nodes = self._nodes_for(tuple(accepted), work.node_labels)
         if not nodes:
-            problem = f"no node of {', '.join(map(show, accepted))} has the labels {show(work.node_labels)}"
+            problem = (
+                f"no node of {', '.join(map(show, accepted))} has the labels {show(dict(sorted(work.node_labels.items())))}"
+            )
             yield _invalid(work, "node_labels", problem, "ask for labels that nodes of an accepted pool have, or for none")
             return
         yield from self._check_shape(work, nodes, accepted)
@@ -112,9 +119,16 @@ def reject(draft: Draft, key: str, findings: Iterable[Finding], raw: bytes) -> N
     draft.rejections += [issue for _, issue in known]
 
 
-def canonical_raw(value: object) -> bytes:
-    """A workload as it came, with its keys sorted."""
-    return msgspec.json.encode(value, order="sorted", enc_hook=str)
+def canonical_raw(raw: bytes) -> bytes:
+    """The JSON text of a workload in canonical order, with every number as it was written."""
+    try:
+        value = _DECODER.decode(raw)
+    except msgspec.ValidationError:  # an integer of thousands of digits
+        return raw
+    excluded = value.get("exclude_nodes") if isinstance(value, dict) else None
+    if isinstance(excluded, list) and all(isinstance(name, str) for name in excluded):
+        value["exclude_nodes"] = sorted(set(excluded))
+    return _ENCODER.encode(value)
 
 
 def _group_nodes(nodes: Iterable[NodeDoc]) -> dict[str, list[NodeDoc]]:

@@ -76,7 +76,8 @@ def salvage(data: bytes) -> tuple[Draft, Unreadable]:
 
 def judge_unreadable(draft: Draft, unreadable: Unreadable, requests: Requests) -> None:
     """Reject by name the waiting workloads that could not be read; those that run or have no id refuse the document."""
-    for at, raw in unreadable:
+    for at, text in unreadable:
+        raw = canonical_raw(text)
         value = loads(raw)
         key = value.get("id") if isinstance(value, dict) else None
         if not isinstance(key, str) or not key or value.get("run") is not None:
@@ -85,7 +86,7 @@ def judge_unreadable(draft: Draft, unreadable: Unreadable, requests: Requests) -
         issues = problems(value, WorkloadDoc, workload_path(key))
         found: list[Finding] = [(Reason.INVALID_REQUEST, issue) for issue in issues]
         found += _judge_rest(value, issues, requests)
-        reject(draft, key, found, canonical_raw(value))
+        reject(draft, key, found, raw)
 
 
 def _judge_rest(value: Mapping[str, Any], issues: Sequence[Issue], requests: Requests) -> list[Finding]:
