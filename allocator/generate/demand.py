@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from allocator.domain import Node, TopologyWish, Unfunded, Workload
+from allocator.domain import Node, Segment, TopologyWish, Unfunded, Workload
 from allocator.generate.classes import (
     ABLATION,
     CLASSES,
@@ -32,7 +32,7 @@ ZIPF = 1.1
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolView:
     """What drawing needs to know of one pool. `domain_gpus` gives the GPUs of the largest domain of each level,
-    coarse to fine."""
+    coarse to fine; `node_labels` are what work must ask for to run here."""
 
     name: str
     gpus: int
@@ -41,6 +41,7 @@ class PoolView:
     nodes: tuple[Node, ...]
     paths: Mapping[str, tuple[str, ...]]
     others: tuple[str, ...] = ()
+    node_labels: Mapping[str, str] = field(default_factory=dict)
 
     def level_for(self, wanted: str) -> str:
         """The level that plays the part of `leaf` or `su` here: the finest above the node, or the one above that."""
@@ -56,13 +57,42 @@ class PoolView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """Tasks and what each needs. `segment` tasks at a time share a domain of the finest level; 0: no segments."""
+
+    tasks: int
+    gpus_per_task: int
+    cpus_per_task: int
+    memory_gib_per_task: int
+    segment: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """A job before it has a place or times. Jobs of one burst share `burst`."""
+    """A job before it has a place or times. Jobs of one burst share `burst`.
+
+    `shape`, `wish` and `unfunded` override what the class and the dice would give.
+    """
 
     job_class: JobClass
     leaf: str
     gpus: int
     burst: int
+    shape: Shape | None = None
+    wish: TopologyWish | None = None
+    unfunded: Unfunded | None = None
+
+    def shape_on(self, gpus_per_node: int) -> Shape:
+        """The shape on nodes of this size: given, or whole nodes with the class's CPUs and memory by GPU."""
+        if self.shape is not None:
+            return self.shape
+        tasks, gpus_per_task = split_tasks(self.gpus, gpus_per_node)
+        return Shape(
+            tasks=tasks,
+            gpus_per_task=gpus_per_task,
+            cpus_per_task=self.job_class.cpus_per_gpu * gpus_per_task,
+            memory_gib_per_task=self.job_class.memory_gib_per_gpu * gpus_per_task,
+        )
 
 
 @dataclass(slots=True)
@@ -111,6 +141,8 @@ def view_pool(nodes: Sequence[Node], levels: Sequence[str], others: Sequence[str
         nodes=tuple(nodes),
         paths={node.name: node.domains for node in nodes},
         others=tuple(others),
+        # Images built for x86 do not run on Arm, so work that runs here has asked for it.
+        node_labels=dict(nodes[0].labels) if nodes[0].labels.get("arch") == "aarch64" else {},
     )
 
 
@@ -119,7 +151,7 @@ def draw_drafts(
     crowd: Crowd,
     pool: PoolView,
     target: int,
-    largest_share: float,
+    largest_share: float = 0.25,
     given: Sequence[Draft] = (),
 ) -> list[Draft]:
     """Jobs that together ask for `target` GPUs, in the mix of the classes; those `given` count and come first.
@@ -198,7 +230,7 @@ def _burst_size(rng: np.random.Generator, job_class: JobClass) -> int:
 def build_workload(rng: np.random.Generator, draft: Draft, pool: PoolView, submit_time: int, run_time: float) -> Workload:
     """What the job declares, without an id and without a run."""
     job_class = draft.job_class
-    tasks, gpus_per_task = split_tasks(draft.gpus, pool.gpus_per_node)
+    shape = draft.shape_on(pool.gpus_per_node)
     resumable = rng.random() < job_class.resumable
     return Workload(
         id="",
@@ -206,19 +238,20 @@ def build_workload(rng: np.random.Generator, draft: Draft, pool: PoolView, submi
         user=draft.leaf.rsplit("/", 1)[-1],
         job_class=job_class.name,
         submit_time=submit_time,
-        tasks=tasks,
-        gpus_per_task=gpus_per_task,
-        cpus_per_task=job_class.cpus_per_gpu * gpus_per_task,
-        memory_gib_per_task=job_class.memory_gib_per_gpu * gpus_per_task,
+        tasks=shape.tasks,
+        gpus_per_task=shape.gpus_per_task,
+        cpus_per_task=shape.cpus_per_task,
+        memory_gib_per_task=shape.memory_gib_per_task,
         pools=_accepted_pools(rng, draft.gpus, pool),
-        topology=_wish(rng, job_class, tasks, draft.gpus, pool),
-        exclude_nodes=_excluded(rng, tasks, pool),
+        topology=_wish(rng, job_class, shape, draft, pool),
+        exclude_nodes=_excluded(rng, shape.tasks, pool),
+        node_labels=pool.node_labels,
         min_runtime=job_class.min_runtime,
         resumable=resumable,
         checkpoint_interval=job_class.checkpoint_interval if resumable else None,
         checkpoint_on_notice=resumable and rng.random() < 0.6,
         restart_time=job_class.restart_time,
-        unfunded=Unfunded.WAIT if rng.random() < (0.25 if draft.gpus >= 64 else 0.08) else Unfunded.RUN,
+        unfunded=_unfunded(rng, draft),
         priority=job_class.priority,
         max_runtime=time_limit(run_time, float(rng.uniform(1.1, 4.0))),
     )
@@ -244,12 +277,24 @@ def _accepted_pools(rng: np.random.Generator, gpus: int, pool: PoolView) -> tupl
     return (pool.name,)
 
 
-def _wish(rng: np.random.Generator, job_class: JobClass, tasks: int, gpus: int, pool: PoolView) -> TopologyWish:
+def _unfunded(rng: np.random.Generator, draft: Draft) -> Unfunded:
+    """Some users would rather wait than run without a promise, more so with gangs."""
+    waits = rng.random() < (0.25 if draft.gpus >= 64 else 0.08)
+    if draft.unfunded is not None:
+        return draft.unfunded
+    return Unfunded.WAIT if waits else Unfunded.RUN
+
+
+def _wish(rng: np.random.Generator, job_class: JobClass, shape: Shape, draft: Draft, pool: PoolView) -> TopologyWish:
     """The class's level, preferred; one gang in ten that fits half of such a domain insists on it."""
-    if tasks == 1 or job_class.preferred is None or not pool.domain_gpus:
+    if draft.wish is not None:
+        return draft.wish
+    if shape.segment:
+        return TopologyWish(segment=Segment(level=list(pool.domain_gpus)[-1], tasks=shape.segment))
+    if shape.tasks == 1 or job_class.preferred is None or not pool.domain_gpus:
         return TopologyWish()
     level = pool.level_for(job_class.preferred)
-    if 2 * gpus <= pool.domain_gpus[level] and rng.random() < 0.1:
+    if 2 * draft.gpus <= pool.domain_gpus[level] and rng.random() < 0.1:
         return TopologyWish(required=level)
     return TopologyWish(preferred=level)
 

@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from allocator.generate.demand import split_tasks
+from allocator.generate.demand import Shape, split_tasks
 from allocator.generate.packing import Packer
 from allocator.generate.trace_rows import TraceRow
 
@@ -49,11 +49,11 @@ def simulate_until(rows: Sequence[TraceRow], packer: Packer, gpus_per_node: int,
             moment.later = len(rows) - position
             break
         clock = max(clock, row.submit)
-        tasks, gpus_per_task = split_tasks(row.gpus, gpus_per_node)
+        shape = shape_of(row, gpus_per_node)
         placement = None
         while not blocked and placement is None:
             _release(moment, packer, gpus_per_node, running, clock)
-            placement = packer.place(tasks, gpus_per_task)
+            placement = packer.place(shape)
             if placement is None:
                 clock = running[0][0]
                 blocked = clock >= at
@@ -67,9 +67,15 @@ def simulate_until(rows: Sequence[TraceRow], packer: Packer, gpus_per_node: int,
     return moment
 
 
+def shape_of(row: TraceRow, gpus_per_node: int) -> Shape:
+    """Tasks of the job; traces state no CPUs and memory."""
+    tasks, gpus_per_task = split_tasks(row.gpus, gpus_per_node)
+    return Shape(tasks=tasks, gpus_per_task=gpus_per_task, cpus_per_task=0, memory_gib_per_task=0)
+
+
 def _release(moment: Moment, packer: Packer, gpus_per_node: int, running: list[tuple[int, int, Started]], clock: int) -> None:
     """Free what has ended by now."""
     while running and running[0][0] <= clock:
         _, _, started = heapq.heappop(running)
-        packer.release(started.placement, split_tasks(started.row.gpus, gpus_per_node)[1])
+        packer.release(started.placement, shape_of(started.row, gpus_per_node))
         moment.ended.append(started)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
 from allocator.domain import Snapshot
 from allocator.generate.files import refuse
-from allocator.generate.mixed import populate
-from allocator.generate.organisation import build_organisation, default_leaves
 from allocator.generate.params import SnapshotParams
+from allocator.generate.populate import generate_on
 from allocator.generate.topology_file import TopologyOptions, read_topology
 
 
@@ -28,11 +25,4 @@ def generate_on_topology(
         raise refuse("seed", f"seed {seed} is negative", "give 0 or more")
     params = SnapshotParams(queue=queue, leaves=leaves, history=history)
     cluster, notes = read_topology(path, options)
-    gpus = sum(node.gpus for node in cluster.nodes)
-    tree_seed, pools_seed = np.random.SeedSequence(seed).spawn(2)
-    organisation = build_organisation(
-        np.random.Generator(np.random.PCG64(tree_seed)),
-        default_leaves(gpus) if leaves is None else leaves,
-        list(dict.fromkeys(node.pool for node in cluster.nodes)),
-    )
-    return populate(cluster, organisation, pools_seed, params), notes
+    return generate_on(cluster, params, seed), notes

@@ -32,8 +32,6 @@ class SnapshotParams:
         Researchers in the budget tree.
     history
         Whether a week of usage records comes with the snapshot.
-    occupancy
-        Share of the healthy GPUs that running work holds.
     """
 
     gpus: int | None = None
@@ -41,7 +39,6 @@ class SnapshotParams:
     queue: float | None = None
     leaves: int | None = None
     history: bool = True
-    occupancy: float = 0.975
 
     def __post_init__(self) -> None:
         """Refuse what cannot be generated, all of it at once."""
@@ -54,7 +51,5 @@ class SnapshotParams:
             issues.append(Issue(path="queue", problem=f"demand of {self.queue} clusters", remedy="give 0 to 1000"))
         if self.leaves is not None and not 1 <= self.leaves <= 100_000:
             issues.append(Issue(path="leaves", problem=f"{self.leaves} leaf allocations", remedy="give 1 to 100000"))
-        if not 0 <= self.occupancy <= 1:
-            issues.append(Issue(path="occupancy", problem=f"occupancy {self.occupancy}", remedy="give a share between 0 and 1"))
         if issues:
             raise SnapshotError(issues)

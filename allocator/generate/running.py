@@ -9,14 +9,11 @@ import numpy as np
 
 from allocator.domain import Policy, Run, TopologyWish, Unfunded, Workload
 from allocator.generate.classes import EXPERIMENT
-from allocator.generate.demand import Crowd, Draft, PoolView, build_workload, draw_drafts, draw_run_time, split_tasks
+from allocator.generate.demand import Crowd, Draft, PoolView, build_workload, draw_run_time
 from allocator.generate.ledger import Ledger
 from allocator.generate.packing import Packer
 from allocator.generate.params import DAY, HOUR, NOW
-
-FRESH, KEPT, GANGS_KEPT = 0.43, 0.38, 0.49
-"""Parts of the work with a min runtime whose promise is open, and whose promise is kept (gangs of 64 GPUs and more: the
-last); the rest runs uncharged, as does what its budget does not carry."""
+from allocator.generate.recipe import Recipe, States
 
 EARLY_CHARGE = 1.05
 """A project may have come to stand a little over its budget since its work was promised its time."""
@@ -35,6 +32,11 @@ class Limits:
         """Whether the leaf may hold this much more."""
         return leaf not in self.gpu_limit or self.held.get(leaf, 0) + gpus <= self.gpu_limit[leaf]
 
+    def take_lane(self, pool: str, draft: Draft) -> None:
+        """Book an express workload."""
+        self.express_gpus[pool] = self.express_gpus.get(pool, 0) + draft.gpus
+        self.express_users[draft.leaf] = self.express_users.get(draft.leaf, 0) + 1
+
 
 def place_running(
     rng: np.random.Generator,
@@ -43,16 +45,16 @@ def place_running(
     packer: Packer,
     limits: Limits,
     target: int,
-    largest_share: float = 0.25,
+    recipe: Recipe,
 ) -> list[tuple[Draft, dict[str, int]]]:
     """Drafts with placements that hold `target` GPUs, or as many as fit."""
-    drafts = draw_drafts(rng, crowd, pool, target, largest_share)
+    drafts = recipe.draw_running(rng, crowd, pool, target)
     # Large gangs first, or fragments would keep them out of a full pool; equal sizes keep the order of drawing.
     drafts.sort(key=lambda draft: -draft.gpus)
     placed = list(_place_all(drafts, pool, packer, limits))
     left = target - sum(draft.gpus for draft, _ in placed)
     attempts = 0
-    while left > 0 and attempts < 200:
+    while recipe.fill_up and left > 0 and attempts < 200:
         size = min(left, pool.gpus_per_node, int(packer.free.max()))
         if size < 1:
             break
@@ -70,65 +72,94 @@ def _place_all(
     for draft in drafts:
         if not limits.admits(draft.leaf, draft.gpus):
             continue
-        placement = packer.place(*split_tasks(draft.gpus, pool.gpus_per_node))
+        placement = packer.place(draft.shape_on(pool.gpus_per_node))
         if placement is not None:
             limits.held[draft.leaf] = limits.held.get(draft.leaf, 0) + draft.gpus
             yield draft, placement
 
 
-def start_all(
-    rng: np.random.Generator,
-    placed: Sequence[tuple[Draft, dict[str, int]]],
-    pool: PoolView,
-    ledger: Ledger,
-    limits: Limits,
-    policy: Policy,
-) -> list[Workload]:
-    """Give every placed draft its state. Old charged runs are booked first: their usage is spent, promises are not."""
-    chances = rng.random(len(placed))
-    order = np.argsort(chances < FRESH, kind="stable")
-    started = []
-    for index in order.tolist():
-        draft, placement = placed[index]
-        started.append(_start(rng, draft, placement, float(chances[index]), pool, ledger, limits, policy))
-    return started
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Starter:
+    """What decides in which state work of one pool runs. `ledger` and `limits` are written to."""
 
+    pool: PoolView
+    ledger: Ledger
+    limits: Limits
+    policy: Policy
+    states: States
 
-def _start(
-    rng: np.random.Generator,
-    draft: Draft,
-    placement: dict[str, int],
-    chance: float,
-    pool: PoolView,
-    ledger: Ledger,
-    limits: Limits,
-    policy: Policy,
-) -> Workload:
-    """One running workload: its age, whether it is charged, and its promise."""
-    promise = min(draft.job_class.min_runtime, policy.protection_cap)
-    run_time = draw_run_time(rng, draft.job_class, running=True)
-    fresh = promise > 0 and chance < FRESH
-    age = rng.uniform(60, promise) if fresh else promise + rng.random() * min(run_time, 2 * DAY) + 60
-    start = NOW - int(age)
-    express = _takes_lane(draft, pool, limits, policy, int(age))
-    run = _charged_run(rng, draft, placement, start, promise, pool, ledger, express=express)
-    charged_part = FRESH + (GANGS_KEPT if draft.gpus >= 64 else KEPT)
-    if run is None or promise == 0 or (chance >= charged_part and not express):
-        run = Run(placement=placement, charged=False, start_time=start)
-    else:
-        until = run.protected_until or 0
-        ledger.book(draft.leaf, pool.name, _used(draft, run, policy), draft.gpus * max(0, until - NOW))
-    if run.express:
-        limits.express_gpus[pool.name] = limits.express_gpus.get(pool.name, 0) + draft.gpus
-        limits.express_users[draft.leaf] = limits.express_users.get(draft.leaf, 0) + 1
-    wait = int(rng.exponential(2 * HOUR if draft.gpus > 8 else HOUR / 2))
-    workload = _agree(build_workload(rng, draft, pool, start - wait, max(run_time, age)), placement, pool)
-    return replace(
-        workload,
-        unfunded=workload.unfunded if run.charged else Unfunded.RUN,
-        preempted=int(rng.choice([0, 0, 0, 0, 1, 1, 2])) if draft.gpus >= 4 else 0,
-        run=replace(run, last_checkpoint=_checkpoint(rng, workload, start)),
-    )
+    def start_all(self, rng: np.random.Generator, placed: Sequence[tuple[Draft, dict[str, int]]]) -> list[Workload]:
+        """Give every placed draft its state. Old charged runs are booked first: their usage is spent, promises are not."""
+        chances = self.states.draw(rng, len(placed))
+        order = np.argsort(chances < self.states.fresh, kind="stable")
+        return [self._start(rng, placed[index][0], placed[index][1], float(chances[index])) for index in order.tolist()]
+
+    def _start(self, rng: np.random.Generator, draft: Draft, placement: dict[str, int], chance: float) -> Workload:
+        """One running workload: its age, whether it is charged, and its promise."""
+        promise = min(draft.job_class.min_runtime, self.policy.protection_cap)
+        run_time = draw_run_time(rng, draft.job_class, running=True)
+        fresh = promise > 0 and chance < self.states.fresh
+        age = rng.uniform(60, promise) if fresh else promise + rng.random() * min(run_time, 2 * DAY) + 60
+        start = NOW - int(age)
+        express = self._takes_lane(draft, int(age))
+        run = self._charged_run(rng, draft, placement, start, promise, express=express)
+        charged_part = self.states.fresh + (self.states.gangs_kept if draft.gpus >= 64 else self.states.kept)
+        if run is None or promise == 0 or (chance >= charged_part and not express):
+            run = Run(placement=placement, charged=False, start_time=start)
+        else:
+            until = run.protected_until or 0
+            self.ledger.book(draft.leaf, self.pool.name, self._used(draft, run), draft.gpus * max(0, until - NOW))
+        if run.express:
+            self.limits.take_lane(self.pool.name, draft)
+        wait = int(rng.exponential(2 * HOUR if draft.gpus > 8 else HOUR / 2))
+        declared = build_workload(rng, draft, self.pool, start - wait, max(run_time, age))
+        workload = _agree(declared, placement, self.pool)
+        return replace(
+            workload,
+            unfunded=workload.unfunded if run.charged else Unfunded.RUN,
+            preempted=int(rng.choice([0, 0, 0, 0, 1, 1, 2])) if draft.gpus >= 4 else 0,
+            run=replace(run, last_checkpoint=_checkpoint(rng, workload, start)),
+        )
+
+    def _charged_run(
+        self, rng: np.random.Generator, draft: Draft, placement: dict[str, int], start: int, promise: int, *, express: bool
+    ) -> Run | None:
+        """The run with its promise, or None where the budget does not carry it. One in twenty was promoted after its start."""
+        granted = start
+        if not express and rng.random() < 0.05:
+            granted = start + int(rng.uniform(0.1, 0.9) * (NOW - start))
+        until = granted + promise
+        used = draft.gpus * min(NOW - granted, 7 * DAY)
+        open_promise = draft.gpus * max(0, until - NOW)
+        tolerance = 1.0 if open_promise else EARLY_CHARGE
+        if not express and not self.ledger.fits(draft.leaf, self.pool.name, used, open_promise, tolerance=tolerance):
+            return None
+        return Run(
+            placement=placement,
+            charged=True,
+            start_time=start,
+            charged_since=granted,
+            granted_at=granted,
+            protected_until=until,
+            express=express,
+        )
+
+    def _takes_lane(self, draft: Draft, age: int) -> bool:
+        """Whether the express lane carries this workload: small, short, and within its room and its user's part."""
+        lane = self.policy.express
+        room = max(8, int(lane.pool_share * self.pool.gpus))
+        return (
+            0 < draft.job_class.min_runtime <= lane.min_runtime
+            and draft.gpus <= lane.gpus
+            and age < 8 * HOUR
+            and self.limits.express_gpus.get(self.pool.name, 0) + draft.gpus <= room
+            and self.limits.express_users.get(draft.leaf, 0) < lane.per_user
+        )
+
+    def _used(self, draft: Draft, run: Run) -> int:
+        """Charged GPU-seconds of the run inside the window."""
+        since = run.charged_since if run.charged_since is not None else NOW
+        return draft.gpus * min(NOW - since, self.policy.window)
 
 
 def _agree(workload: Workload, placement: dict[str, int], pool: PoolView) -> Workload:
@@ -138,57 +169,6 @@ def _agree(workload: Workload, placement: dict[str, int], pool: PoolView) -> Wor
     if wish.required is not None and not pool.inside_one(placement, wish.required):
         wish = TopologyWish(preferred=wish.required)
     return replace(workload, topology=wish, exclude_nodes=excluded)
-
-
-def _charged_run(
-    rng: np.random.Generator,
-    draft: Draft,
-    placement: dict[str, int],
-    start: int,
-    promise: int,
-    pool: PoolView,
-    ledger: Ledger,
-    *,
-    express: bool,
-) -> Run | None:
-    """The run with its promise, or None where the budget does not carry it. One in twenty was promoted after its start."""
-    granted = start
-    if not express and rng.random() < 0.05:
-        granted = start + int(rng.uniform(0.1, 0.9) * (NOW - start))
-    until = granted + promise
-    used = draft.gpus * min(NOW - granted, 7 * DAY)
-    open_promise = draft.gpus * max(0, until - NOW)
-    tolerance = 1.0 if open_promise else EARLY_CHARGE
-    if not express and not ledger.fits(draft.leaf, pool.name, used, open_promise, tolerance=tolerance):
-        return None
-    return Run(
-        placement=placement,
-        charged=True,
-        start_time=start,
-        charged_since=granted,
-        granted_at=granted,
-        protected_until=until,
-        express=express,
-    )
-
-
-def _takes_lane(draft: Draft, pool: PoolView, limits: Limits, policy: Policy, age: int) -> bool:
-    """Whether the express lane carries this workload: small, short, and within its room and its user's part."""
-    lane = policy.express
-    room = max(8, int(lane.pool_share * pool.gpus))
-    return (
-        0 < draft.job_class.min_runtime <= lane.min_runtime
-        and draft.gpus <= lane.gpus
-        and age < 8 * HOUR
-        and limits.express_gpus.get(pool.name, 0) + draft.gpus <= room
-        and limits.express_users.get(draft.leaf, 0) < lane.per_user
-    )
-
-
-def _used(draft: Draft, run: Run, policy: Policy) -> int:
-    """Charged GPU-seconds of the run inside the window."""
-    since = run.charged_since if run.charged_since is not None else NOW
-    return draft.gpus * min(NOW - since, policy.window)
 
 
 def _checkpoint(rng: np.random.Generator, workload: Workload, start: int) -> int | None:

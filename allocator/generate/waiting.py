@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from allocator.domain import LastStop, Workload
-from allocator.generate.classes import EVAL, FLAGSHIP
-from allocator.generate.demand import Crowd, Draft, PoolView, build_workload, draw_drafts, draw_run_time
+from allocator.generate.classes import EVAL
+from allocator.generate.demand import Draft, PoolView, build_workload, draw_run_time
 from allocator.generate.params import HOUR, NOW
 
 
-def draw_waiting(
-    rng: np.random.Generator, crowd: Crowd, pool: PoolView, target: int, largest_share: float = 0.5
-) -> list[Workload]:
-    """Waiting workloads that ask for `target` GPUs of the pool, a gang of a quarter of it among them where there is room."""
-    given = []
-    quarter = pool.gpus // 4 // 8 * 8
-    if quarter >= 16 and target >= 2 * quarter:
-        given.append(Draft(job_class=FLAGSHIP, leaf=crowd.pick(rng, FLAGSHIP), gpus=quarter, burst=-1))
-    drafts = draw_drafts(rng, crowd, pool, target, largest_share, given)
+def queue_up(rng: np.random.Generator, drafts: Sequence[Draft], pool: PoolView) -> list[Workload]:
+    """The drafts as waiting workloads, with the times at which their bursts came in."""
     waiting = []
     burst, submit_time = None, 0
     for draft in drafts:
