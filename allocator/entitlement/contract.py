@@ -64,6 +64,8 @@ class Contract:
         Stopped at `now`.
     waiting_before
         Waited just before `now`.
+    held_gpus
+        GPUs held just before `now`.
     charged_before, protected_before
         Held GPUs just before `now`, and was charged (and protected by a promise that still counts).
     express_before
@@ -88,6 +90,7 @@ class Contract:
     stopped_now: BoolArray
     held_before: BoolArray
     held_pool: IntArray
+    held_gpus: IntArray
     waiting_before: BoolArray
     charged_before: BoolArray
     protected_before: BoolArray
@@ -102,16 +105,17 @@ def read_contract(snapshot: Snapshot, layout: Layout) -> Contract:
     placements = read_placements(works, layout, now)
     protected = runs.charged & (now < runs.until)
     forced = np.where(runs.terminating, Forced.NONE, _forced_stops(placements, layout, protected))
-    stopped_now, stopped_charged, stopped_pool = _read_stops(works, layout, now)
+    stops = _read_stops(works, layout, now)
+    gpus = _ints([work.gpus for work in works])
     ran_before = runs.running & ~runs.fresh
-    held_before = ran_before | stopped_now
-    preempted = _ints([work.preempted for work in works]) - stopped_now
+    held_before = ran_before | stops.stopped
+    preempted = _ints([work.preempted for work in works]) - stops.stopped
     min_runtime = _ints([work.min_runtime for work in works])
     return Contract(
         submit=_ints([work.submit_time for work in works]),
         priority=_ints([work.priority for work in works]),
         min_runtime=min_runtime,
-        gpus=_ints([work.tasks * work.gpus_per_task for work in works]),
+        gpus=gpus,
         last_try=(min_runtime > 0) & (preempted >= LAST_TRY_STOPS) & ~_bools([work.resumable for work in works]),
         running=runs.running,
         run_pool=runs.pool,
@@ -123,11 +127,12 @@ def read_contract(snapshot: Snapshot, layout: Layout) -> Contract:
         fresh=runs.fresh,
         new_promise=runs.new_promise,
         forced=forced,
-        stopped_now=stopped_now,
+        stopped_now=stops.stopped,
         held_before=held_before,
-        held_pool=np.where(ran_before, runs.pool, stopped_pool),
+        held_pool=np.where(ran_before, runs.pool, stops.pool),
+        held_gpus=np.where(ran_before, gpus, stops.gpus),
         waiting_before=~held_before,
-        charged_before=np.where(ran_before, runs.charged & ~runs.promoted, stopped_charged),
+        charged_before=np.where(ran_before, runs.charged & ~runs.promoted, stops.charged),
         protected_before=ran_before & protected & ~runs.new_promise & (forced == Forced.NONE),
         express_before=ran_before & runs.express,
         placements=placements,
@@ -216,19 +221,29 @@ def _is_promoted(run: Run, now: int) -> bool:
     return run.charged and run.charged_since == now and (run.start_time is None or run.start_time < now)
 
 
-def _read_stops(works: Sequence[Workload], layout: Layout, now: int) -> tuple[BoolArray, BoolArray, IntArray]:
-    """Which work was stopped at `now`, whether it was charged, and its pool (-1 where it still runs, or its pool is gone)."""
-    stopped = np.zeros(len(works), dtype=bool)
-    charged = np.zeros(len(works), dtype=bool)
-    pool = np.full(len(works), -1, dtype=np.int64)
+@dataclass(slots=True, eq=False)
+class _Stops:
+    """What was stopped at `now`, by row."""
+
+    stopped: BoolArray
+    charged: BoolArray
+    pool: IntArray
+    gpus: IntArray
+
+
+def _read_stops(works: Sequence[Workload], layout: Layout, now: int) -> _Stops:
+    num = len(works)
+    no, pool, gpus = np.zeros(num, dtype=bool), np.full(num, -1, dtype=np.int64), np.zeros(num, dtype=np.int64)
+    stops = _Stops(no, no.copy(), pool, gpus)
     for row, work in enumerate(works):
         stop = work.stopped
         if stop is None or stop.at != now or stop.pool not in layout.pools:
             continue
-        stopped[row] = True
-        charged[row] = stop.charged
-        pool[row] = layout.pools.index(stop.pool)
-    return stopped, charged, pool
+        stops.stopped[row] = True
+        stops.charged[row] = stop.charged
+        stops.pool[row] = layout.pools.index(stop.pool)
+        stops.gpus[row] = stop.gpus
+    return stops
 
 
 def read_placements(works: Sequence[Workload], layout: Layout, now: int) -> Placements:

@@ -68,9 +68,9 @@ def queue_order(contract: Contract, leaf: IntArray, members: BoolArray) -> IntAr
 def add_up(contract: Contract, places: Places, funded: BoolArray, tree: BudgetTree, num_pools: int) -> Demand:
     """Held GPUs, floors and demand of every vertex. `funded` marks what counts beyond charged work."""
     shape = (len(tree), num_pools)
-    held = _by_leaf(contract.charged_before, contract, places, shape)
-    floor = tree.sum_up(_by_leaf(contract.protected_before, contract, places, shape))
-    wanted = held + _by_leaf(funded, contract, places, shape)
+    held = _by_leaf(contract.charged_before, contract.held_gpus, places, shape)
+    floor = tree.sum_up(_by_leaf(contract.protected_before, contract.held_gpus, places, shape))
+    wanted = held + _by_leaf(funded, contract.gpus, places, shape)
     counted = np.flatnonzero(funded | contract.charged_before)
     first_submit = np.full(shape, NO_SUBMIT, dtype=np.int64)
     np.minimum.at(first_submit, (places.leaf[counted], places.home[counted]), contract.submit[counted])
@@ -82,11 +82,11 @@ def add_up(contract: Contract, places: Places, funded: BoolArray, tree: BudgetTr
     return Demand(held=tree.sum_up(held), floor=floor, demand=wanted, first_submit=first_submit)
 
 
-def _by_leaf(counts: BoolArray, contract: Contract, places: Places, shape: tuple[int, int]) -> IntArray:
-    gpus = np.zeros(shape, dtype=np.int64)
+def _by_leaf(counts: BoolArray, gpus: IntArray, places: Places, shape: tuple[int, int]) -> IntArray:
+    total = np.zeros(shape, dtype=np.int64)
     rows = np.flatnonzero(counts)
-    np.add.at(gpus, (places.leaf[rows], places.home[rows]), contract.gpus[rows])
-    return gpus
+    np.add.at(total, (places.leaf[rows], places.home[rows]), gpus[rows])
+    return total
 
 
 def _within_limits(wanted: IntArray, floor: IntArray, limit: IntArray) -> IntArray:

@@ -18,7 +18,7 @@ from allocator.entitlement.model import Entitlement, Forced, Market, WorkTable
 from allocator.entitlement.places import Places, find_places, stray_allocations, warnings_of
 from allocator.entitlement.tree import BudgetTree, build_tree
 from allocator.entitlement.usage import window_usage
-from allocator.entitlement.waterfill import FillResult, fill
+from allocator.entitlement.waterfill import MILLI, FillResult, fill
 from allocator.topology import BoolArray, IntArray, build_layout
 
 
@@ -88,7 +88,7 @@ def _market(
 def _fill(
     policy: Policy, tree: BudgetTree, schedulable: IntArray, usage: IntArray, floor: IntArray, demand: Demand
 ) -> FillResult:
-    return fill(tree, 1000 * schedulable, usage, floor, demand.demand, policy.horizon, demand.first_submit)
+    return fill(tree, MILLI * schedulable, usage, floor, demand.demand, policy.horizon, demand.first_submit)
 
 
 def _table(
@@ -151,6 +151,7 @@ def _licensed(policy: Policy, contract: Contract, places: Places, market: Market
     """Work that may be stopped for the sake of shares: uncharged, or of a leaf that holds more than its entitlement."""
     if policy.preempt_under_entitlement:
         return np.ones(len(contract.gpus), dtype=bool)
-    above = 1000 * market.held > market.entitled
-    licensed: BoolArray = ~contract.charged | above[places.leaf, contract.run_pool]
+    rows = np.flatnonzero(contract.running & contract.charged)
+    licensed = contract.running.copy()
+    licensed[rows] = (MILLI * market.held > market.entitled)[places.leaf[rows], contract.run_pool[rows]]
     return licensed

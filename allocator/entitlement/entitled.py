@@ -11,14 +11,13 @@ import numpy as np
 
 from allocator.domain import Policy, Workload
 from allocator.entitlement.contract import Contract
-from allocator.entitlement.places import Places
+from allocator.entitlement.places import NO_POOL, Places
 from allocator.entitlement.tree import BudgetTree, ObjectArray
+from allocator.entitlement.waterfill import MILLI
 from allocator.topology import BoolArray, IntArray
 
 NO_MARK = 0
 """`entitled_since` of a workload that has not latched."""
-
-MILLI = 1000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,7 +40,8 @@ class Claims:
 def large_gangs(gpus: IntArray, home: IntArray, installed: IntArray, policy: Policy) -> BoolArray:
     """True for gangs of at least `reserve_from` of the GPUs of their pool, shape (num_workloads,)."""
     share = policy.reserve_from
-    large: BoolArray = (home >= 0) & (gpus * share.denominator >= share.numerator * installed[home])
+    of_pool = np.append(installed, 0)[home]  # the last for work that accepts no pool
+    large: BoolArray = (home != NO_POOL) & (gpus * share.denominator >= share.numerator * of_pool)
     return large
 
 

@@ -22,7 +22,7 @@ def lane_room(contract: Contract, installed: IntArray, policy: Policy) -> IntArr
     limit = np.maximum(LEAST_ROOM, installed * share.numerator // share.denominator)
     rows = np.flatnonzero(_in_lane(contract))
     taken = np.zeros_like(limit)
-    np.add.at(taken, contract.held_pool[rows], contract.gpus[rows])
+    np.add.at(taken, contract.held_pool[rows], contract.held_gpus[rows])
     room: IntArray = np.maximum(limit - taken, 0)
     return room
 
