@@ -68,7 +68,7 @@ class _Verifier(ModuleType):
 
 
 class _Package(ModuleType):
-    """This module. Importing a part of it binds the part's name here; `verify` is to be the function all the same."""
+    """The package itself. Importing a part of it binds the part's name here; `verify` is to be the function all the same."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "verify" and isinstance(value, ModuleType):

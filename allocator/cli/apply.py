@@ -26,7 +26,10 @@ def apply(
     advance: Annotated[int, typer.Option(metavar="S", min=0, help="Seconds that pass afterwards.")] = 0,
     out: OutFile = None,
 ) -> None:
-    """Print the snapshot after the decision: usage recorded, stops requeued, promises and reservations carried over."""
+    """Print the snapshot after a decision.
+
+    Usage is recorded, stops are requeued, promises and reservations carried over.
+    """
     check_writable(out)
     before, decided = read_pair(snapshot, decision)
     if other := is_other_snapshot(before, decided):

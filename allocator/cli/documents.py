@@ -5,13 +5,16 @@ from __future__ import annotations
 import gzip
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from allocator.domain import Decision, Issue, Snapshot, SnapshotError
+
+if TYPE_CHECKING:
+    from allocator.wire.changes import ChangeSet
 
 T = TypeVar("T")
 
@@ -41,6 +44,13 @@ def read_pair(snapshot: str, decision: str) -> tuple[Snapshot, Decision]:
     if issues:
         raise SnapshotError(issues)
     return found[0], found[1]
+
+
+def read_changes(name: str) -> ChangeSet:
+    """Read a change set of budgets; issues name the file."""
+    from allocator.wire.changes import decode_changes
+
+    return _read(name, decode_changes)
 
 
 def is_other_snapshot(snapshot: Snapshot, decision: Decision) -> str | None:
@@ -80,6 +90,21 @@ def write_json(value: Any) -> None:
     import msgspec
 
     write_result(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+
+
+def write_view(view: Mapping[str, Any], *, as_json: bool) -> None:
+    """Print what is to be explained: as JSON, as plain text, or as the terminal can show it."""
+    if as_json:
+        write_json(view)
+        return
+    from allocator.explain.render import as_text, render
+
+    if sys.stdout.isatty():
+        from rich.console import Console
+
+        Console().print(render(view))
+    else:
+        write_result(as_text(view).encode())
 
 
 def write_lines(lines: Sequence[str]) -> None:

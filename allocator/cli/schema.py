@@ -21,7 +21,7 @@ class Document(StrEnum):
 
 @app.command()
 def schema(document: Annotated[Document, typer.Argument(help="Which document.")]) -> None:
-    """Print the JSON Schema (draft 2020-12) of snapshots or decisions."""
+    """Print the JSON Schema of snapshots or decisions."""
     from allocator.wire import decision_schema, snapshot_schema
 
     write_json(snapshot_schema() if document is Document.SNAPSHOT else decision_schema())

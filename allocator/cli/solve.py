@@ -14,7 +14,6 @@ from allocator.domain import Decision
 
 app = typer.Typer()
 
-_STARTED = time.monotonic()
 _LEAST_PART = 0.1
 """Of the time limit, this part at least is left for the engines, however long reading took."""
 
@@ -51,13 +50,14 @@ def solve(
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Human summary on standard error.")] = False,
 ) -> None:
     """Decide who starts, who stops and what is reserved."""
+    started = time.monotonic()
     check_writable(out)
     found = read_snapshot(snapshot)
     from allocator.engine import ENGINES, allocate
 
     if engine.value not in ENGINES:
         raise typer.BadParameter(f"{engine.value} is not installed: choose one of {', '.join(ENGINES)}", param_hint="--engine")
-    left = max(time_limit - (time.monotonic() - _STARTED), _LEAST_PART * time_limit)
+    left = max(time_limit - (time.monotonic() - started), _LEAST_PART * time_limit)
     decision = allocate(found, time_limit=left, engine=engine.value, seed=seed, gap=gap)
     _report(decision, verbose=verbose)
     from allocator.wire import encode_decision

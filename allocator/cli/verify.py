@@ -18,9 +18,9 @@ app = typer.Typer()
 
 @app.command()
 def verify(snapshot: SnapshotFile, decision: DecisionFile, as_json: AsJson = False) -> None:
-    """Check a decision against every rule, from snapshot and decision alone, and recompute its score.
+    """Check a decision against every rule.
 
-    Exit status 0 if all rules are kept, 1 if not.
+    Reads nothing but the two documents, and recomputes the score. Exit status 0 if all rules are kept, 1 if not.
     """
     found, decided = read_pair(snapshot, decision)
     from allocator.verify import verify as check
