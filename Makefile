@@ -31,15 +31,17 @@ $(READY): $(LOCK) pyproject.toml | $(BIN)/python
 
 demo: $(READY)  ## decide, verify and explain a 1,024-GPU epoch
 	@mkdir -p $(DEMO)
-	@echo "A cluster of 1,024 GPUs with a week of history and a queue of 2.5 times its size:"
+	@printf '\n== A cluster of 1,024 GPUs, with a week of history and demand of 2.5 times its size\n\n'
 	$(BIN)/allocator generate snapshot --gpus 1024 --seed 1 > $(DEMO)/snapshot.json
+	@printf '\n== One epoch: who starts, who stops, and the proof that nothing better exists\n\n'
 	$(BIN)/allocator solve $(DEMO)/snapshot.json --out $(DEMO)/decision.json -v
-	@echo "Checked by the independent verifier:"
+	@printf '\n== The independent verifier, which knows only snapshot and decision\n\n'
 	$(BIN)/allocator verify $(DEMO)/snapshot.json $(DEMO)/decision.json
-	@echo
+	@printf '\n== The whole epoch explained\n\n'
 	$(BIN)/allocator explain $(DEMO)/snapshot.json $(DEMO)/decision.json
-	@echo
-	@echo "Snapshot and decision are in $(DEMO). Ask about one workload or one allocation:"
+	@printf '\n== In a few sentences\n\n'
+	@$(BIN)/python docs/examples/summary.py $(DEMO)/snapshot.json $(DEMO)/decision.json
+	@printf '\nSnapshot and decision are in $(DEMO). Ask about one workload or one allocation:\n\n'
 	@echo "  $(BIN)/allocator explain $(DEMO)/snapshot.json $(DEMO)/decision.json WORKLOAD"
 	@echo "  $(BIN)/allocator explain $(DEMO)/snapshot.json $(DEMO)/decision.json --allocation ID"
 

@@ -7,6 +7,7 @@ followed by a ```text block is run and its output compared in the same way. `<!-
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -110,6 +112,22 @@ def test_python_examples_print_what_is_claimed(page: Path, tmp_path: Path) -> No
             done = run([sys.executable, "-c", block.text], tmp_path)
             assert done.returncode == 0, done.stdout
             check_output(following.text.splitlines(), done.stdout, block.text)
+
+
+def test_the_summary_for_managers(tmp_path: Path) -> None:
+    small = str(DOCS / "examples" / "small.json")
+    assert run(["allocator", "solve", small, "--out", "decision.json"], tmp_path).returncode == 0
+    done = run([sys.executable, str(DOCS / "examples" / "summary.py"), small, "decision.json"], tmp_path)
+    assert done.returncode == 0, done.stdout
+    assert "1 because others are owed the GPUs" in done.stdout
+    assert "all rules are kept" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["small.json"])
+def test_examples_fit_the_schema(name: str, tmp_path: Path) -> None:
+    schema = json.loads(run(["allocator", "schema", "snapshot"], tmp_path).stdout)
+    document = json.loads((DOCS / "examples" / name).read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator(schema).validate(document)
 
 
 def anchors_of(page: Path) -> set[str]:
