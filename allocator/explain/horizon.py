@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 
 import numpy as np
 
@@ -32,8 +32,52 @@ class Earliest:
     blockers: tuple[str, ...]
 
 
+class Prospect:
+    """What the nodes say to one request; each answer is worked out when it is first wanted.
+
+    With `until`, nodes that drain before that instant do not count.
+    """
+
+    def __init__(self, horizon: Horizon, work: Workload, until: int | None) -> None:
+        self._horizon, self._work, self._until = horizon, work, until
+
+    @cached_property
+    def earliest(self) -> Earliest | None:
+        """The first instant with a place; None if there never is one."""
+        return self._horizon.earliest(self._work, self._until)
+
+    @cached_property
+    def fits_free(self) -> bool:
+        """Whether it fits beside everything that runs after the decision."""
+        return self._horizon.fits(self._work, self._horizon.free, self._until)
+
+    @cached_property
+    def fits_by_licence(self) -> bool:
+        """Whether it fits where unallocated work and work of allocations above their entitlement gives way."""
+        return self._horizon.fits(self._work, self._horizon.free_by_licence, self._until)
+
+    @cached_property
+    def free_gpus(self) -> int:
+        """GPUs that no task uses, on the nodes it may start on."""
+        return self._horizon.free_gpus(self._work, self._until)
+
+    @cached_property
+    def healthy_pools(self) -> list[int]:
+        """The pools whose accepting nodes hold it when they are empty."""
+        return self._horizon.healthy_pools(self._work, self._until)
+
+
 class Horizon:
-    """Where and when requests fit. One for each decision; answers are remembered by whoever asks."""
+    """Where and when requests fit, for one decision.
+
+    Attributes
+    ----------
+    free, free_by_licence
+        GPUs, CPUs and GiB that no task uses on each node; the same once everything has gone that may be stopped for the sake
+        of shares. Shape (3, num_nodes).
+    deadlines_matter
+        Whether some node that accepts work will drain.
+    """
 
     def __init__(self, ent: Entitlement, after: After) -> None:
         self._ent = ent
@@ -47,41 +91,33 @@ class Horizon:
         works, removable = ent.works, after.running & (after.release == 0) & ent.works.stoppable
         licensed = removable & (works.licensed | ~works.charged)
         self.free = capacity - after.used(after.running, num_nodes)
-        self._free_by_licence = self.free + after.used(licensed, num_nodes)
+        self.free_by_licence = self.free + after.used(licensed, num_nodes)
         self.deadlines_matter = bool(np.any(ent.layout.accepting & (ent.layout.deadline != NEVER)))
 
-    def healthy(self, work: Workload, until: int | None = None) -> bool:
-        """Whether it fits the accepting nodes when they are empty; with `until`, those that do not drain before."""
-        return self._fits(work, self._ent.layout.capacity, until)
+    def fits(self, work: Workload, free: IntArray, until: int | None) -> bool:
+        """Whether it fits the accepting nodes with that much free, shape (3, num_nodes)."""
+        return can_place(self._ent.layout, work, self._room(work, free, until))
 
-    def healthy_pools(self, work: Workload) -> list[int]:
+    def healthy_pools(self, work: Workload, until: int | None) -> list[int]:
         """The pools whose accepting nodes hold it when they are empty."""
-        room, pool = self._room(work, self._ent.layout.capacity, None), self._ent.layout.pool
+        room, pool = self._room(work, self._ent.layout.capacity, until), self._ent.layout.pool
         pools = np.unique(pool[room > 0]).tolist()
         return [one for one in pools if can_place(self._ent.layout, work, np.where(pool == one, room, 0))]
 
-    def fits_free(self, work: Workload, until: int | None) -> bool:
-        """Whether it fits beside everything that runs after the decision."""
-        return self._fits(work, self.free, until)
-
-    def fits_by_licence(self, work: Workload, until: int | None) -> bool:
-        """Whether it fits where unallocated work and work of allocations above their entitlement gives way."""
-        return self._fits(work, self._free_by_licence, until)
-
-    def free_gpus(self, work: Workload) -> int:
+    def free_gpus(self, work: Workload, until: int | None) -> int:
         """GPUs that no task uses, on the nodes it may start on."""
-        return int(self.free[GPUS, self._mask(work, None)].sum())
+        return int(self.free[GPUS, self._mask(work, until)].sum())
 
     def earliest(self, work: Workload, until: int | None = None) -> Earliest | None:
         """The first instant at which it fits beside the promises that then remain; None if it never does."""
-        if self._fits(work, self._unpromised(0), until):
+        if self.fits(work, self._unpromised(0), until):
             return Earliest(self._ent.snapshot.now, ())
-        if not self.healthy(work, until):
+        if not self.fits(work, self._ent.layout.capacity, until):
             return None
         low, high = 0, len(self._events)
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (low, middle) if self._fits(work, self._unpromised(middle), until) else (middle, high)
+            low, high = (low, middle) if self.fits(work, self._unpromised(middle), until) else (middle, high)
         instant = int(self._events[high - 1])
         room = self._room(work, self._unpromised(high), until)
         return Earliest(instant, self._blockers(work, room, instant))
@@ -94,9 +130,6 @@ class Horizon:
         works = self._ent.snapshot.workloads
         ordered = sorted(rows.tolist(), key=lambda row: (self._after.release[row], works[row].id))
         return tuple(works[row].id for row in ordered[:MOST_BLOCKERS])
-
-    def _fits(self, work: Workload, free: IntArray, until: int | None) -> bool:
-        return can_place(self._ent.layout, work, self._room(work, free, until))
 
     def _room(self, work: Workload, free: IntArray, until: int | None) -> IntArray:
         room: IntArray = np.where(self._mask(work, until), tasks_per_node(free, shape_of(work)), 0)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
 from allocator.domain import Decision, Reason, Workload
 from allocator.entitlement.model import Entitlement
 from allocator.explain.after import After
-from allocator.explain.horizon import Earliest, Horizon
+from allocator.explain.horizon import Earliest, Horizon, Prospect
 from allocator.explain.words import clock, counted, duration, gpu_hours, gpus, listed
 
 
@@ -44,57 +46,55 @@ class Answer:
 
 
 class Reasons:
-    """Finds the reasons of one decision; what depends on the request alone is worked out once."""
+    """Finds the reasons of one decision; what the nodes say to a request is worked out once."""
 
     def __init__(self, ent: Entitlement, decision: Decision, after: After) -> None:
         self.ent = ent
         self.after = after
         self.horizon = Horizon(ent, after)
         self.status = decision.solver.status
-        self._known: dict[tuple[int, int | None], Earliest | None] = {}
-        self._pools_of: dict[int, list[int]] = {}
+        self._prospects: dict[tuple[int, int | None], Prospect] = {}
 
     def answer(self, case: Case, work: Workload) -> Answer:
         """The first reason that applies, in the order of the list; `work` is any workload of the case."""
-        place = self._earliest(case.request, None, work)
-        if place is None:
+        anyhow = self._prospect(case, work, None)
+        if anyhow.earliest is None:
             return self._pool_down(work)
-        until = self._until(case, work)
-        firm = self._earliest(case.request, until, work)
-        if firm is None:
+        # Work may run uncharged some day, so that drains which its promise would outlast do not put its start off.
+        not_before = anyhow.earliest.instant
+        promised = self._prospect(case, work, self._until(case, work, anyhow))
+        if promised.earliest is None:
             return self._outlasts_drains(case, work)
-        # Work that may run uncharged some day is not held to the drains that its promise would outlast.
-        not_before = firm.instant if case.strict else place.instant
         if (detail := self._over_limit(case, work)) is not None:
             return Answer(Reason.OVER_LIMIT, detail, not_before)
-        if (detail := self._unfunded(case, work)) is not None:
+        if (detail := self._unfunded(case, work, anyhow)) is not None:
             return Answer(Reason.UNFUNDED, detail, not_before)
-        if firm.instant > self.ent.snapshot.now:
-            return self._blocked(work, firm, not_before)
-        reason, detail = self._contested(case, work, until)
+        if promised.earliest.instant > self.ent.snapshot.now:
+            return self._blocked(work, promised.earliest, not_before)
+        reason, detail = self._contested(case, work, promised)
         return Answer(reason, detail, not_before)
 
-    def _earliest(self, request: int, until: int | None, work: Workload) -> Earliest | None:
-        key = (request, until)
-        if key not in self._known:
-            self._known[key] = self.horizon.earliest(work, until)
-        return self._known[key]
+    def _prospect(self, case: Case, work: Workload, until: int | None) -> Prospect:
+        key = (case.request, until)
+        if key not in self._prospects:
+            self._prospects[key] = Prospect(self.horizon, work, until)
+        return self._prospects[key]
 
-    def _until(self, case: Case, work: Workload) -> int | None:
+    def _until(self, case: Case, work: Workload, anyhow: Prospect) -> int | None:
         """The end of its promise if it started now; None if it would start without one, or if no node drains anyway."""
         if not self.horizon.deadlines_matter:
             return None
-        charged = case.promise > 0 and (case.express or case.strict or self._short_of_funds(case, work) is None)
+        charged = case.promise > 0 and (case.express or case.strict or self._short_of_funds(case, work, anyhow) is None)
         return self.ent.snapshot.now + case.promise if charged else None
 
     # --- nodes ---------------------------------------------------------------------------------------------------------
 
     def _pool_down(self, work: Workload) -> Answer:
         """The nodes that would hold it are down or draining; when they return is unknown."""
-        nodes = [node for node in self.ent.snapshot.cluster.nodes if not work.pools or node.pool in work.pools]
         layout = self.ent.layout
-        accepting = sum(bool(layout.accepting[layout.index[node.name]]) for node in nodes)
-        out = f"{accepting} of {counted(len(nodes), 'node')} of {self._pools(work)} accept work"
+        wanted = np.isin(layout.pool, [pool for pool, name in enumerate(layout.pools) if not work.pools or name in work.pools])
+        accepting = int((wanted & layout.accepting).sum())
+        out = f"{accepting} of {counted(int(wanted.sum()), 'node')} of {self._pools(work)} accept work"
         return Answer(Reason.POOL_DOWN, f"{_needs(work)} would fit a healthy cluster, but {out}")
 
     def _outlasts_drains(self, case: Case, work: Workload) -> Answer:
@@ -118,13 +118,13 @@ class Reasons:
                 return f"{tree.ids[vertex]} may hold {counted(limit, 'GPU')} at once and holds {held}; this needs {work.gpus}"
         return None
 
-    def _unfunded(self, case: Case, work: Workload) -> str | None:
+    def _unfunded(self, case: Case, work: Workload, anyhow: Prospect) -> str | None:
         if case.promise == 0 or case.express:
             return None
         hours = gpu_hours(self._cost(case, work))
         cost = f"a promise of {duration(case.promise)} for {counted(work.gpus, 'GPU')} costs {hours} GPU-hours"
         then = "it waits for funds" if case.strict else "free of charge it runs on GPUs that nobody with a claim wants"
-        vertex = self._short_of_funds(case, work)
+        vertex = self._short_of_funds(case, work, anyhow)
         if vertex is not None:
             return f"{cost}, {self._funds(vertex, case.home)}; {then}"
         if case.counted and not case.funded:
@@ -133,15 +133,12 @@ class Reasons:
             return f"{cost}, {why}; {then}"
         return None
 
-    def _short_of_funds(self, case: Case, work: Workload) -> int | None:
+    def _short_of_funds(self, case: Case, work: Workload, anyhow: Prospect) -> int | None:
         """The funding vertex nearest to the leaf that cannot pay; None if all can in some pool that would hold it."""
-        if case.request not in self._pools_of:
-            self._pools_of[case.request] = self.horizon.healthy_pools(work)
-        pools = self._pools_of[case.request]
-        short = {pool: self._short_in(case, work, pool) for pool in pools}
+        short = {pool: self._short_in(case, work, pool) for pool in anyhow.healthy_pools}
         if not all(short.values()):
             return None
-        return short.get(case.home, short[pools[0]])[0]
+        return next(iter(short.get(case.home) or short[min(short)]))
 
     def _short_in(self, case: Case, work: Workload, pool: int) -> list[int]:
         """The funding vertices that cannot pay for it in that pool, from the leaf up."""
@@ -164,17 +161,17 @@ class Reasons:
 
     # --- claims --------------------------------------------------------------------------------------------------------
 
-    def _contested(self, case: Case, work: Workload, until: int | None) -> tuple[Reason, str]:
+    def _contested(self, case: Case, work: Workload, place: Prospect) -> tuple[Reason, str]:
         """A place exists if others give way: is there a claim to it, and is it worth it?"""
-        if self.horizon.fits_free(work, until):
+        if place.fits_free:
             return self._fits_already(case)
-        short = self._short(work)
+        short = self._short(work, place)
         if case.promise == 0:
             return Reason.NO_CAPACITY, f"{short}; unallocated work waits for idle GPUs"
         if not case.express:
             if not case.entitled:
                 return Reason.OVER_ENTITLEMENT, f"{short}, and {self._owed(case, work)}"
-            if not self.horizon.fits_by_licence(work, until):
+            if not place.fits_by_licence:
                 why = "whoever runs there unprotected holds no more than it is owed"
                 return Reason.OVER_ENTITLEMENT, f"{short}; it is entitled, but {why}"
         if self.status != "optimal":
@@ -184,8 +181,8 @@ class Reasons:
             )
         return Reason.NO_CAPACITY, f"{short}; stopping others for it would cost more than it gains"
 
-    def _short(self, work: Workload) -> str:
-        free = self.horizon.free_gpus(work)
+    def _short(self, work: Workload, place: Prospect) -> str:
+        free = place.free_gpus
         scattered = ", but not where it fits" if free >= work.gpus else ""
         return f"{_needs(work)} cannot be placed: {counted(free, 'GPU')} free in {self._pools(work)}{scattered}"
 

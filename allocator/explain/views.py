@@ -17,6 +17,7 @@ MOST_LISTED = 20
 
 def epoch_view(ent: Entitlement, decision: Decision) -> View:
     """The whole decision: what moves and why, who has what, and what waits for which reason."""
+    _require_same(ent, decision)
     after = build_after(ent, decision)
     works = {work.id: work for work in ent.snapshot.workloads}
     solver = decision.solver
@@ -62,6 +63,7 @@ def workload_view(ent: Entitlement, decision: Decision, key: str) -> View:
     SnapshotError
         If there is no such workload.
     """
+    _require_same(ent, decision)
     rows = {work.id: row for row, work in enumerate(ent.snapshot.workloads)}
     waiting = next((row for row in decision.waiting if row.workload == key), None)
     view: View = {"view": "workload", "now": decision.now, "id": key}
@@ -90,6 +92,7 @@ def allocation_view(ent: Entitlement, decision: Decision, key: str) -> View:
     SnapshotError
         If there is no such allocation.
     """
+    _require_same(ent, decision)
     tree = ent.tree
     vertices = [vertex for vertex in range(1, len(tree.ids)) if tree.ids[vertex] == key]
     if not vertices:
@@ -338,6 +341,32 @@ def _named(works: Mapping[str, Workload], keys: Iterable[str]) -> View:
         "gpus": sum(work.gpus for work in known),
         "largest": [{"id": work.id, "gpus": work.gpus} for work in known[:MOST_LISTED]],
     }
+
+
+def _require_same(ent: Entitlement, decision: Decision) -> None:
+    """Refuse a decision that names what the snapshot does not have."""
+    works, nodes = {work.id for work in ent.snapshot.workloads}, ent.layout.index
+    rows: dict[str, Sequence[str]] = {
+        "starts": [row.workload for row in decision.starts],
+        "preemptions": [row.workload for row in decision.preemptions],
+        "promotions": [row.workload for row in decision.promotions],
+        "renewals": [row.workload for row in decision.renewals],
+    }
+    issues = [
+        (f"$.{name}[{at}].workload", f"{key} is not in the snapshot")
+        for name, keys in rows.items()
+        for at, key in enumerate(keys)
+        if key not in works
+    ]
+    issues += [
+        (f"$.starts[{at}].placement", f"{name} is no node of the snapshot")
+        for at, start in enumerate(decision.starts)
+        for name in start.placement
+        if name not in nodes
+    ]
+    if issues:
+        remedy = "explain a decision with the snapshot it was made for"
+        raise SnapshotError([Issue(path=path, problem=problem, remedy=remedy) for path, problem in issues])
 
 
 def _unknown(noun: str, key: str, valid: Sequence[str]) -> SnapshotError:
