@@ -80,6 +80,7 @@ def finish(snapshot: Snapshot, *ids: str) -> Snapshot:
         workloads=tuple(work for work in snapshot.workloads if work.id not in gone),
         usage=(*snapshot.usage, *(record for work in ended for record in _time_so_far(work, snapshot.now, pools))),
         reservations=tuple(held for held in snapshot.reservations if held.workload not in gone),
+        rejected=tuple(item for item in snapshot.rejected if item.workload not in gone),
     ).canonical()
 
 
