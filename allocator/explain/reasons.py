@@ -124,21 +124,22 @@ class Reasons:
         hours = gpu_hours(self._cost(case, work))
         cost = f"a promise of {duration(case.promise)} for {counted(work.gpus, 'GPU')} costs {hours} GPU-hours"
         then = "it waits for funds" if case.strict else "free of charge it runs on GPUs that nobody with a claim wants"
-        vertex = self._short_of_funds(case, work, anyhow)
-        if vertex is not None:
-            return f"{cost}, {self._funds(vertex, case.home)}; {then}"
+        short = self._short_of_funds(case, work, anyhow)
+        if short is not None:
+            return f"{cost}, {self._funds(*short)}; {then}"
         if case.counted and not case.funded:
-            short = self._short_in(case, work, case.home)
-            why = self._funds(short[0], case.home) if short else "the work before it in the queue takes what is left"
+            at_home = self._short_in(case, work, case.home)
+            why = self._funds(at_home[0], case.home) if at_home else "the work before it in the queue takes what is left"
             return f"{cost}, {why}; {then}"
         return None
 
-    def _short_of_funds(self, case: Case, work: Workload, anyhow: Prospect) -> int | None:
-        """The funding vertex nearest to the leaf that cannot pay; None if all can in some pool that would hold it."""
+    def _short_of_funds(self, case: Case, work: Workload, anyhow: Prospect) -> tuple[int, int] | None:
+        """The funding vertex nearest to the leaf that cannot pay, and the pool; None if some pool that holds it is paid for."""
         short = {pool: self._short_in(case, work, pool) for pool in anyhow.healthy_pools}
         if not all(short.values()):
             return None
-        return next(iter(short.get(case.home) or short[min(short)]))
+        pool = case.home if case.home in short else min(short)
+        return short[pool][0], pool
 
     def _short_in(self, case: Case, work: Workload, pool: int) -> list[int]:
         """The funding vertices that cannot pay for it in that pool, from the leaf up."""
@@ -153,10 +154,11 @@ class Reasons:
 
     def _funds(self, vertex: int, pool: int) -> str:
         market = self.ent.market
-        left, budget, usage = self._left(vertex, pool), int(market.budget[vertex, pool]), int(market.usage[vertex, pool])
+        budget, usage = int(market.budget[vertex, pool]), int(market.usage[vertex, pool])
+        promised = int(market.outstanding[vertex, pool] + self.after.promised[vertex, pool])
         return (
-            f"{self.ent.tree.ids[vertex]} has {gpu_hours(max(0, left))} left of {gpu_hours(budget)} "
-            f"in {self.ent.layout.pools[pool]} ({gpu_hours(usage)} used)"
+            f"{self.ent.tree.ids[vertex]} has {gpu_hours(max(0, self._left(vertex, pool)))} left of {gpu_hours(budget)} in "
+            f"{self.ent.layout.pools[pool]} ({gpu_hours(usage)} used, {gpu_hours(promised)} promised)"
         )
 
     # --- claims --------------------------------------------------------------------------------------------------------

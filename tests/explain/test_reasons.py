@@ -83,7 +83,10 @@ def test_work_that_cannot_be_paid_is_told_what_is_left() -> None:
     snap = snapshot(nodes(2), [budget("a"), budget("b")], [job("w", unfunded=Unfunded.WAIT)], usage=[used("a", 16_000)])
     found = row(snap)
     assert found.reason is Reason.UNFUNDED
-    assert "costs 16.0 GPU-hours, a has 0.0 left of 1,408.0 in h100 (16,000.0 used); it waits for funds" in found.detail
+    assert (
+        "costs 16.0 GPU-hours, a has 0.0 left of 1,408.0 in h100 (16,000.0 used, 0.0 promised); it waits for funds"
+        in found.detail
+    )
 
 
 def test_what_this_decision_promises_is_no_longer_left() -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterator
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocator import transition
@@ -21,6 +22,8 @@ from tests.builders import decision
 from tests.engines.tiny import tiny_snapshot
 
 SEEDS = st.integers(0, 1 << 30)
+FEWER = 400 if os.environ.get("ALLOCATOR_FUZZ") == "1" else 20
+"""Examples where each takes several calls."""
 
 
 # --- the first instant with a place, one node and one task at a time ---------------------------------------------------
@@ -114,6 +117,7 @@ def test_the_first_instant_is_the_one_that_brute_force_finds(seed: int) -> None:
 # --- time passes -------------------------------------------------------------------------------------------------------
 
 
+@settings(max_examples=FEWER)
 @given(SEEDS)
 def test_nothing_starts_before_it_was_told_and_nothing_ever_that_never_can(seed: int) -> None:
     snap, rng = tiny_snapshot(seed), Random(seed)
