@@ -7,6 +7,7 @@ followed by a ```text block is run and its output compared in the same way. `<!-
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import re
@@ -20,6 +21,10 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+
+from allocator.domain import Reason
+from allocator.models.cpsat.constraints import Constraints
+from allocator.verify import RULES
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -128,6 +133,27 @@ def test_examples_fit_the_schema(name: str, tmp_path: Path) -> None:
     schema = json.loads(run(["allocator", "schema", "snapshot"], tmp_path).stdout)
     document = json.loads((DOCS / "examples" / name).read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator(schema).validate(document)
+
+
+def test_every_rule_of_the_verifier_is_documented_under_its_name() -> None:
+    table = (DOCS / "concepts.md").read_text(encoding="utf-8").partition("\n## Rules\n")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `([a-z_]+)` \|", table, re.MULTILINE) == list(RULES)
+    formulation = (DOCS / "formulation.md").read_text(encoding="utf-8")
+    assert [name for name in RULES if not re.search(rf"\b{name}\b", formulation)] == []
+
+
+def test_every_reason_is_documented_under_its_name() -> None:
+    table = (DOCS / "concepts.md").read_text(encoding="utf-8").partition("\n## Why something waits\n")[2]
+    assert re.findall(r"^\| `([a-z_]+)` \|", table, re.MULTILINE) == list(Reason)
+
+
+def test_every_rule_of_the_exact_model_is_in_the_formulation() -> None:
+    listed = re.search(r"def add_all\(.*?\n\n    def", inspect.getsource(Constraints), re.DOTALL)
+    assert listed is not None
+    rules = re.findall(r"self\._(\w+)\(\)", listed[0])
+    formulation = (DOCS / "formulation.md").read_text(encoding="utf-8")
+    assert len(rules) > 5
+    assert [name for name in rules if not re.search(rf"\b_?{name}\b", formulation)] == []
 
 
 def anchors_of(page: Path) -> set[str]:
