@@ -155,7 +155,7 @@ def level_ranks(leaf: IntArray, pool: IntArray, amount: IntArray, share: ObjectA
 
 def _level(amount: int, share: Fraction) -> Fraction | None:
     """Amount per share, None for infinity."""
-    return amount / share if share else None
+    return Fraction(amount * share.denominator, share.numerator) if share else None
 
 
 def _first_of_split(claims: Claims, entitled: BoolArray, credit: dict[int, tuple[int, int]], tree: BudgetTree) -> list[int]:

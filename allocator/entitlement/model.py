@@ -92,7 +92,7 @@ class WorkTable:
         GPU-seconds a stop throws away without restart; weighted cost of the stop; weighted cost of waiting. The costs are
         in 1/1000 GPU-second.
     impossible
-        Row -> (reason, detail) for workloads that can never start as they are.
+        Row -> (reason, detail) for workloads that can never start as they are, running ones included.
     """
 
     leaf: IntArray
@@ -124,7 +124,11 @@ class WorkTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entitlement:
-    """Everything that holds before the decision. `warnings` are for people, `path_share[v, p]` is exact."""
+    """Everything that holds before the decision.
+
+    `express_room` are the GPUs that the express lane of each pool had left just before now, shape (num_pools,): what starts
+    at now still has to be taken off. `warnings` are for people.
+    """
 
     snapshot: Snapshot
     layout: Layout
