@@ -108,6 +108,17 @@ class Crowd:
         index = int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))
         return self.leaves[min(index, len(self.leaves) - 1)]
 
+    def only(self, program: str, *, inside: bool) -> Crowd:
+        """The leaves inside or outside a program, with their weights; all where that leaves nobody."""
+        rows = [row for row, leaf in enumerate(self.leaves) if leaf.startswith(f"{program}/") == inside]
+        if not rows:
+            return self
+        part = Crowd(leaves=tuple(self.leaves[row] for row in rows))
+        for name, cumulative in self.cumulative.items():
+            total = np.cumsum(np.diff(cumulative, prepend=0.0)[rows])
+            part.cumulative[name] = total if total[-1] > 0 else np.arange(1.0, len(rows) + 1)
+        return part
+
 
 def build_crowd(organisation: Organisation) -> Crowd:
     """Prepare the weights of all leaves for all classes."""
@@ -207,7 +218,7 @@ def _fill(
         if exactly and size > left:
             size = max((other for other in menu if other <= left), default=left)
         draft = Draft(job_class=job_class, leaf=leaf, gpus=size, burst=next(bursts))
-        for _ in range(_burst_size(rng, job_class)):
+        for _ in range(burst_size(rng, job_class)):
             if size > left and exactly:
                 break
             if size > left:
@@ -220,7 +231,7 @@ def _fill(
                 return
 
 
-def _burst_size(rng: np.random.Generator, job_class: JobClass) -> int:
+def burst_size(rng: np.random.Generator, job_class: JobClass) -> int:
     """Evals come in heavy-tailed bursts, the other classes in geometric ones."""
     if job_class is EVAL:
         return max(1, round(float(rng.lognormal(np.log(12.0), 1.1))))

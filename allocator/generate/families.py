@@ -9,12 +9,28 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from allocator.domain import Issue, Snapshot, SnapshotError
-from allocator.generate.mixed import generate_mixed
+from allocator.generate.contests import generate_giant, generate_hopeless, generate_queue, generate_victims
+from allocator.generate.mixed import generate_drain, generate_fleet, generate_mixed
 from allocator.generate.params import SnapshotParams
+from allocator.generate.shapes import generate_bound, generate_nvl72, generate_odd, generate_ones
 
 Family = Callable[[SnapshotParams, int], Snapshot]
 
-FAMILIES: Mapping[str, Family] = MappingProxyType({"mixed": generate_mixed})
+FAMILIES: Mapping[str, Family] = MappingProxyType(
+    {
+        "mixed": generate_mixed,
+        "odd": generate_odd,
+        "bound": generate_bound,
+        "ones": generate_ones,
+        "giant": generate_giant,
+        "hopeless": generate_hopeless,
+        "victims": generate_victims,
+        "queue": generate_queue,
+        "nvl72": generate_nvl72,
+        "fleet": generate_fleet,
+        "drain": generate_drain,
+    }
+)
 
 
 def generate_snapshot(

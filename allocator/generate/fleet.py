@@ -14,14 +14,14 @@ from allocator.domain import Cluster, Issue, Node, SnapshotError
 
 CLUSTER_NAME = "east"
 HGX_LEVELS = ("cluster", "su", "leaf", "node")
-NVL72_LEVELS = ("cluster", "su", "rack", "node")
+NVL72_LEVELS = ("cluster", "su", "nvlink", "node")
 SLOWDOWN = {"su": Fraction(1, 100), "leaf": Fraction(1, 100)}
 """One to three per cent across two leaf groups and three to six across four: per further domain, unit and leaf together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
-    """One reference architecture: what a node holds, and how many nodes share a leaf group and a unit."""
+    """One reference architecture: what a node holds, and how many nodes share a leaf group (called `leaf`) and a unit."""
 
     pool: str
     gpus_per_node: int
@@ -30,13 +30,14 @@ class Architecture:
     nodes_per_leaf: int
     leaves_per_su: int
     arch: str = "x86_64"
+    leaf: str = "leaf"
 
 
 H100 = Architecture(pool="h100", gpus_per_node=8, cpus=112, memory_gib=2048, nodes_per_leaf=32, leaves_per_su=1)
 B200 = Architecture(pool="b200", gpus_per_node=8, cpus=120, memory_gib=1792, nodes_per_leaf=32, leaves_per_su=1)
 B300 = Architecture(pool="b300", gpus_per_node=8, cpus=128, memory_gib=2048, nodes_per_leaf=32, leaves_per_su=2)
 GB200 = Architecture(
-    pool="gb200", gpus_per_node=4, cpus=144, memory_gib=960, nodes_per_leaf=18, leaves_per_su=8, arch="aarch64"
+    pool="gb200", gpus_per_node=4, cpus=144, memory_gib=960, nodes_per_leaf=18, leaves_per_su=8, arch="aarch64", leaf="rack"
 )
 
 POOL_PARTS = {"h100": 4, "b200": 2, "b300": 1}
@@ -52,7 +53,7 @@ def build_nodes(architecture: Architecture, num_nodes: int) -> list[Node]:
         leaf = number // architecture.nodes_per_leaf
         unit = leaf // architecture.leaves_per_su
         su_name = f"{pool}-su{unit + 1}"
-        leaf_name = f"{su_name}/leaf{leaf % architecture.leaves_per_su + 1}"
+        leaf_name = f"{su_name}/{architecture.leaf}{leaf % architecture.leaves_per_su + 1}"
         nodes.append(
             Node(
                 name=f"{pool}-{number + 1:0{width}d}",

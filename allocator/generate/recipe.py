@@ -28,7 +28,8 @@ Disturb = Callable[[np.random.Generator, PoolView, Sequence[int], Sequence[Workl
 @dataclass(frozen=True, slots=True, kw_only=True)
 class States:
     """Parts of the running work with a min runtime whose promise is open (`fresh`) and whose promise is kept (`kept`, for
-    gangs of 64 GPUs and more `gangs_kept`). The rest runs uncharged, as does what its budget does not carry.
+    gangs of 64 GPUs and more `gangs_kept`). The rest runs uncharged, as does what its budget does not carry. `promoted` of
+    the charged runs were so only some time after their start.
 
     `num_stoppable` fixes how many are not fresh; which, is drawn.
     """
@@ -36,6 +37,7 @@ class States:
     fresh: float = 0.43
     kept: float = 0.38
     gangs_kept: float = 0.49
+    promoted: float = 0.05
     num_stoppable: int | None = None
 
     def draw(self, rng: np.random.Generator, count: int) -> npt.NDArray[np.float64]:

@@ -124,9 +124,9 @@ class Starter:
     def _charged_run(
         self, rng: np.random.Generator, draft: Draft, placement: dict[str, int], start: int, promise: int, *, express: bool
     ) -> Run | None:
-        """The run with its promise, or None where the budget does not carry it. One in twenty was promoted after its start."""
+        """The run with its promise, or None where the budget does not carry it. Some were promoted after their start."""
         granted = start
-        if not express and rng.random() < 0.05:
+        if not express and rng.random() < self.states.promoted:
             granted = start + int(rng.uniform(0.1, 0.9) * (NOW - start))
         until = granted + promise
         used = draft.gpus * min(NOW - granted, 7 * DAY)
