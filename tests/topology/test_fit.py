@@ -197,6 +197,12 @@ class TestSegments:
         assert self.placed(gang(35, 4, ("leaf", 16)), room) == [16, 16, 3]
         assert self.placed(gang(36, 4, ("leaf", 16)), room) is None
 
+    def test_the_remainder_stays_where_alone_it_fits(self) -> None:
+        # Segments of 4: su a has leaves with 4 and 7 places, su b one with 4; the 3 of 15 = 3 x 4 + 3 fit only beside a's 7.
+        layout = layout_of([node("n0", "a", "l0"), node("n1", "a", "l1"), node("n2", "b", "l2")])
+        assert place_tasks(layout, gang(15, 1, ("leaf", 4)), rooms(4, 7, 4)) == {0: 4, 1: 7, 2: 4}
+        assert place_tasks(layout, gang(16, 1, ("leaf", 4)), rooms(4, 7, 4)) is None
+
     def test_inside_one_domain_any_number_is_fine(self) -> None:
         assert self.placed(gang(17, 4, ("leaf", 16), required="leaf"), self.FREE) == [17, 0, 0]
         assert self.placed(gang(17, 4, ("cluster", 16)), self.FREE) == [17, 0, 0]
