@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -53,5 +54,5 @@ class Draft:
 
 def workload_path(key: str) -> str:
     """Where a workload stands, whatever the order of the list: rejections must not depend on that order."""
-    quoted = key.replace("\\", "\\\\").replace("'", "\\'")
+    quoted = json.dumps(key, ensure_ascii=not key.isprintable())[1:-1].replace('\\"', '"').replace("'", "\\'")
     return f"$.workloads[?@.id=='{quoted}']"

@@ -24,5 +24,5 @@ NodeGpus = Annotated[int, Meta(ge=0, le=4_096)]
 NodeAmount = Annotated[int, Meta(ge=0, le=1_000_000)]
 
 Number = Annotated[float, Meta(ge=0, le=1_000_000_000_000)]
-Multiplier = Annotated[float, Meta(ge=0, le=1_000_000)]
+Multiplier = Annotated[float, Meta(ge=0, le=10_000)]
 Part = Annotated[float, Meta(ge=0, le=1)]

@@ -118,6 +118,8 @@ def test_labels_and_size_have_to_meet_on_a_node() -> None:
 
 def test_ids_that_need_quoting() -> None:
     assert "[?@.id=='it\\'s \\\\']" in rejection_of(document(job("it's \\", tasks=0))).detail
+    assert "[?@.id=='a \"b\" ü']" in rejection_of(document(job('a "b" ü', tasks=0))).detail
+    assert "[?@.id=='a\\n\\u001b']" in rejection_of(document(job("a\n\x1b", tasks=0))).detail
 
 
 def test_rejected_workloads_are_not_lost() -> None:
