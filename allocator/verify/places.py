@@ -8,27 +8,46 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from allocator.domain import Workload
-from allocator.topology import NEVER, BoolArray, IntArray, Layout, Shape, eligible, place_tasks, shape_of, tasks_per_node
+from allocator.topology import (
+    NEVER,
+    BoolArray,
+    IntArray,
+    Layout,
+    Shape,
+    can_place,
+    eligible,
+    place_tasks,
+    shape_of,
+    tasks_per_node,
+)
 
 
 @dataclass(slots=True, eq=False)
 class TaskCounts:
-    """How many tasks of each shape fit on each node of `room` (3, num_nodes), which somebody else changes."""
+    """How many tasks of each shape fit on each node of `room` (3, num_nodes), which somebody else changes and tells of.
+
+    Counts are brought up to date when they are asked for; `log` lists the nodes changed, `seen` how far each shape has read.
+    """
 
     room: IntArray
     by_shape: dict[Shape, IntArray] = field(default_factory=dict)
+    seen: dict[Shape, int] = field(default_factory=dict)
+    log: list[int] = field(default_factory=list)
 
     def of(self, shape: Shape) -> IntArray:
         """Tasks per node, shape (num_nodes,); not to be changed."""
         if shape not in self.by_shape:
             self.by_shape[shape] = tasks_per_node(np.maximum(self.room, 0), shape)
+        elif self.seen[shape] < len(self.log):
+            nodes = np.unique(self.log[self.seen[shape] :])
+            self.by_shape[shape][nodes] = tasks_per_node(np.maximum(self.room[:, nodes], 0), shape)
+        self.seen[shape] = len(self.log)
         return self.by_shape[shape]
 
-    def refresh(self, nodes: IntArray) -> None:
-        """Count again on nodes whose room has changed."""
-        room = np.maximum(self.room[:, nodes], 0)
-        for shape, tasks in self.by_shape.items():
-            tasks[nodes] = tasks_per_node(room, shape)
+    def changed(self, nodes: IntArray) -> None:
+        """Take note that the room on some nodes has changed."""
+        if self.by_shape:
+            self.log.extend(nodes.tolist())
 
 
 @dataclass(slots=True, eq=False)
@@ -43,12 +62,25 @@ class Places:
     version: int = 0
     grown: int = 0
     memo: dict[tuple[object, ...], tuple[int, Mapping[int, int] | None]] = field(default_factory=dict)
+    held: dict[tuple[object, ...], tuple[int, bool]] = field(default_factory=dict)
 
     def changed(self, nodes: IntArray, *, grew: bool) -> None:
         """Take note that the room on some nodes has changed."""
-        self.counts.refresh(nodes)
+        self.counts.changed(nodes)
         self.version += 1
         self.grown += grew
+
+    def holds(self, work: Workload, pool: int, until: int | None, masks: Masks) -> bool:
+        """Whether there is a placement in one pool on nodes that stay until then."""
+        key = (masks.demand_of(work), pool, masks.horizon(until))
+        known = self.held.get(key)
+        if known is not None and known[0] == (self.version if known[1] else self.grown):
+            return known[1]
+        room, enough = self._room(work, pool, until, masks)
+        free = work.topology.required is None and work.topology.segment is None
+        answer = enough and (free or can_place(self.layout, work, room))
+        self.held[key] = (self.version if answer else self.grown, answer)
+        return answer
 
     def find(self, work: Workload, pool: int, until: int | None, masks: Masks) -> Mapping[int, int] | None:
         """A placement (node index -> tasks) in one pool on nodes that stay until then, or None."""
@@ -56,13 +88,16 @@ class Places:
         known = self.memo.get(key)
         if known is not None and known[0] == (self.grown if known[1] is None else self.version):
             return known[1]
-        mask = masks.of(work, pool, until)
-        room = np.where(mask, self.counts.of(shape_of(work)), 0)
-        fits = int(np.minimum(room, work.tasks).sum()) >= work.tasks
-        found = place_tasks(self.layout, work, room) if fits else None
+        room, enough = self._room(work, pool, until, masks)
+        found = place_tasks(self.layout, work, room) if enough else None
         placement = None if found is None else {int(node): int(tasks) for node, tasks in found.items()}
         self.memo[key] = (self.grown if placement is None else self.version, placement)
         return placement
+
+    def _room(self, work: Workload, pool: int, until: int | None, masks: Masks) -> tuple[IntArray, bool]:
+        """Tasks that each node takes, 0 where the workload may not start, and whether they add up to enough."""
+        room = np.where(masks.of(work, pool, until), self.counts.of(shape_of(work)), 0)
+        return room, int(np.minimum(room, work.tasks).sum()) >= work.tasks
 
 
 @dataclass(slots=True, eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
@@ -14,6 +14,7 @@ from allocator.topology import IntArray, pool_order
 from allocator.verify.after import AfterState, placement_arrays, shape_array
 from allocator.verify.lane import Lane
 from allocator.verify.places import Masks, Places, TaskCounts
+from allocator.verify.prices import Prices, Residents
 
 
 class Mode(Enum):
@@ -30,44 +31,6 @@ class Refusal:
 
     rule: str
     detail: str
-
-
-Kind = tuple[int, tuple[int, int, int]]
-"""What unallocated work on a node is like: GPUs of the whole workload, and what it uses on the node."""
-
-
-@dataclass(slots=True, eq=False)
-class Residents:
-    """Unallocated work that could be stopped: by node, its kinds and the rows of each kind, in order."""
-
-    by_node: list[dict[int, Kind]]
-    memo: dict[int, tuple[tuple[Kind, tuple[int, ...]], ...]] = field(default_factory=dict)
-
-    def add(self, row: int, gpus: int, nodes: IntArray, use: IntArray) -> None:
-        """The workload can be stopped where it lies."""
-        for node, amounts in zip(nodes.tolist(), use.T.tolist(), strict=True):
-            self.by_node[node][row] = (gpus, tuple(amounts))
-            self.memo.pop(node, None)
-
-    def remove(self, row: int, nodes: IntArray) -> None:
-        """The workload has gone, or is charged now."""
-        for node in nodes.tolist():
-            self.by_node[node].pop(row, None)
-            self.memo.pop(node, None)
-
-    def on(self, node: int) -> tuple[tuple[Kind, tuple[int, ...]], ...]:
-        """Kinds on a node, smallest first, each with its rows."""
-        if node not in self.memo:
-            self.memo[node] = by_kind(self.by_node[node])
-        return self.memo[node]
-
-
-def by_kind(residents: Mapping[int, Kind]) -> tuple[tuple[Kind, tuple[int, ...]], ...]:
-    """Rows grouped by kind, both in order."""
-    kinds: dict[Kind, list[int]] = {}
-    for row in sorted(residents):
-        kinds.setdefault(residents[row], []).append(row)
-    return tuple((kind, tuple(kinds[kind])) for kind in sorted(kinds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,24 +73,13 @@ class Room:
         self.residents = Residents([{} for _ in after.ent.layout.names])
         self.modes: dict[int, Mode] = {}
         self.clearings: dict[tuple[object, ...], tuple[int, Cleared | None]] = {}
+        self._pools: dict[tuple[str, ...], list[int]] = {}
         self.lane = Lane(after.ent)
         for row in np.flatnonzero(after.running).tolist():
             self._admit(row, after)
+        self.prices = Prices(self.free, self.residents, after.ent.layout.capacity)
         self.places = Places(after.ent.layout, TaskCounts(self.free))
         self.reachable = Places(after.ent.layout, TaskCounts(self.reach))
-
-    def _admit(self, row: int, after: AfterState) -> None:
-        """Take in one workload that runs after the decision."""
-        new = bool(after.started[row] or after.promoted[row])
-        mode = Mode.EXPRESS if after.express[row] else Mode.CHARGED if after.charged[row] else Mode.UNCHARGED
-        self.modes[row] = mode
-        pool = int(after.pool[row])
-        if mode is Mode.CHARGED and new:
-            self._pay(row, pool, 1)
-        if mode is Mode.EXPRESS:
-            self.lane.enter(row, pool)
-        if mode is Mode.UNCHARGED and (after.started[row] or after.ent.works.stoppable[row]):
-            self._yielding(row, after.placement[row], 1)
 
     def work(self, row: int) -> Workload:
         """The workload of a row."""
@@ -135,7 +87,10 @@ class Room:
 
     def pools(self, row: int) -> list[int]:
         """Pools that the workload accepts, best first."""
-        return pool_order(self.ent.layout, self.work(row))
+        accepted = self.work(row).pools
+        if accepted not in self._pools:
+            self._pools[accepted] = pool_order(self.ent.layout, self.work(row))
+        return self._pools[accepted]
 
     def mode(self, row: int, pool: int) -> Mode | Refusal:
         """How the workload would start in a pool if there were room, or what forbids it."""
@@ -196,72 +151,82 @@ class Room:
 
     def start(self, row: int, placement: Mapping[int, int], mode: Mode) -> None:
         """Add a start."""
-        pool = int(self.ent.layout.pool[next(iter(placement))])
-        self.placement[row] = placement
-        self.modes[row] = mode
+        self.placement[row], self.modes[row] = placement, mode
         self._hold(row, 1)
-        if mode is Mode.CHARGED:
-            self._pay(row, pool, 1)
-        if mode is Mode.EXPRESS:
-            self.lane.enter(row, pool)
-        self._use(row, placement, 1)
+        self._book(row, self._pool(placement), mode, 1)
+        nodes, use = self.use(row, placement)
+        self.free[:, nodes] -= use
         if mode is Mode.UNCHARGED:
-            self._yielding(row, placement, 1)
-        self._changed(placement, grew=False)
+            self.residents.add(row, int(self.ent.works.gpus[row]), nodes, use)
+        else:
+            self.reach[:, nodes] -= use
+            self.reachable.changed(nodes, grew=False)
+        self._changed(nodes, grew=False)
 
     def stop(self, row: int, *, refund: bool = False) -> None:
         """Add a stop, or take a start of this decision back (`refund`: its new promise is not made after all)."""
         placement, mode = self.placement.pop(row), self.modes.pop(row)
-        pool = int(self.ent.layout.pool[next(iter(placement))])
         self._hold(row, -1)
-        if mode is Mode.CHARGED and refund:
-            self._pay(row, pool, -1)
-        if mode is Mode.EXPRESS:
-            self.lane.leave(row, pool)
-        if row in self.residents.by_node[next(iter(placement))]:
-            self._yielding(row, placement, -1)
-        self._use(row, placement, -1)
-        self._changed(placement, grew=True)
+        if refund or mode is Mode.EXPRESS:
+            self._book(row, self._pool(placement), mode, -1)
+        nodes, use = self.use(row, placement)
+        self.free[:, nodes] += use
+        if self._resident(row, placement):
+            self.residents.remove(row, nodes)
+        else:
+            self.reach[:, nodes] += use
+            self.reachable.changed(nodes, grew=True)
+        self._changed(nodes, grew=True)
 
     def promote(self, row: int) -> None:
         """Add a promotion: the work is charged from now on and cannot be stopped for others."""
-        placement = self.placement[row]
-        self.modes[row] = Mode.CHARGED
-        self._pay(row, int(self.ent.layout.pool[next(iter(placement))]), 1)
-        if row in self.residents.by_node[next(iter(placement))]:
-            self._yielding(row, placement, -1)
-        self._changed(placement, grew=False)
-
-    def _funders(self, row: int) -> tuple[int, ...]:
-        leaf = int(self.ent.works.leaf[row])
-        return self.ent.tree.funding_path(leaf) if leaf >= 0 else ()
-
-    def _pay(self, row: int, pool: int, sign: int) -> None:
-        for vertex in self._funders(row) if pool >= 0 else ():
-            self.left[vertex, pool] -= sign * self.cost(row)
-
-    def _hold(self, row: int, sign: int) -> None:
-        for vertex in self.ent.tree.path(int(self.ent.works.leaf[row])):
-            self.held[vertex] += sign * int(self.ent.works.gpus[row])
+        placement, self.modes[row] = self.placement[row], Mode.CHARGED
+        self._book(row, self._pool(placement), Mode.CHARGED, 1)
+        nodes, use = self.use(row, placement)
+        if self._resident(row, placement):
+            self.residents.remove(row, nodes)
+            self.reach[:, nodes] -= use
+            self.reachable.changed(nodes, grew=False)
+        self._changed(nodes, grew=False)
 
     def use(self, row: int, placement: Mapping[int, int]) -> tuple[IntArray, IntArray]:
         """Nodes, and the GPUs, CPUs and GiB that the workload uses on them (3, number of those nodes)."""
         return placement_arrays(self.shapes[:, row], placement)
 
-    def _use(self, row: int, placement: Mapping[int, int], sign: int) -> None:
-        nodes, use = self.use(row, placement)
-        self.free[:, nodes] -= sign * use
-        self.reach[:, nodes] -= sign * use
-
-    def _yielding(self, row: int, placement: Mapping[int, int], sign: int) -> None:
-        nodes, use = self.use(row, placement)
-        self.reach[:, nodes] += sign * use
-        if sign > 0:
+    def _admit(self, row: int, after: AfterState) -> None:
+        """Take in one workload that runs after the decision."""
+        mode = Mode.EXPRESS if after.express[row] else Mode.CHARGED if after.charged[row] else Mode.UNCHARGED
+        self.modes[row] = mode
+        if mode is Mode.EXPRESS or after.started[row] or after.promoted[row]:
+            self._book(row, int(after.pool[row]), mode, 1)
+        if mode is Mode.UNCHARGED and (after.started[row] or self.ent.works.stoppable[row]):
+            nodes, use = self.use(row, self.placement[row])
             self.residents.add(row, int(self.ent.works.gpus[row]), nodes, use)
-        else:
-            self.residents.remove(row, nodes)
+            self.reach[:, nodes] += use
 
-    def _changed(self, placement: Mapping[int, int], *, grew: bool) -> None:
-        nodes = np.fromiter(placement.keys(), np.int64, len(placement))
+    def _book(self, row: int, pool: int, mode: Mode, sign: int) -> None:
+        """Count a new promise against the budgets of the path, or an express run against the lane; `sign` -1 takes it back."""
+        if mode is Mode.EXPRESS:
+            (self.lane.enter if sign > 0 else self.lane.leave)(row, pool)
+        elif mode is Mode.CHARGED and pool >= 0:
+            for vertex in self._funders(row):
+                self.left[vertex, pool] -= sign * self.cost(row)
+
+    def _funders(self, row: int) -> tuple[int, ...]:
+        leaf = int(self.ent.works.leaf[row])
+        return self.ent.tree.funding_path(leaf) if leaf >= 0 else ()
+
+    def _hold(self, row: int, sign: int) -> None:
+        for vertex in self.ent.tree.path(int(self.ent.works.leaf[row])):
+            self.held[vertex] += sign * int(self.ent.works.gpus[row])
+
+    def _pool(self, placement: Mapping[int, int]) -> int:
+        return int(self.ent.layout.pool[next(iter(placement))])
+
+    def _resident(self, row: int, placement: Mapping[int, int]) -> bool:
+        """Whether the workload counts as unallocated work that could be stopped."""
+        return row in self.residents.by_node[next(iter(placement))]
+
+    def _changed(self, nodes: IntArray, *, grew: bool) -> None:
         self.places.changed(nodes, grew=grew)
-        self.reachable.changed(nodes, grew=grew)
+        self.prices.changed(nodes)
