@@ -93,7 +93,7 @@ def _judge_rest(value: Mapping[str, Any], issues: Sequence[Issue], requests: Req
     """What else is wrong with a workload, in the fields that could be read."""
     start = len(workload_path(value["id"])) + 1
     bad = {issue.path[start:].split(".")[0].split("[")[0] for issue in issues}
-    readable = {key: item for key, item in value.items() if key not in bad}
+    readable = {key: value[key] for key in WorkloadDoc.__struct_encode_fields__ if key in value and key not in bad}
     try:
         work = msgspec.convert({**_BLANK, **readable}, WorkloadDoc)
     except msgspec.ValidationError:

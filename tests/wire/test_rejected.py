@@ -86,12 +86,12 @@ def test_a_missing_field() -> None:
 
 
 def test_all_problems_of_a_workload_are_named() -> None:
-    bad = job("bad", "evla", tasks=-1, topology={"required": "rakc"}, pools=["a100"])
+    bad = job("bad", "evla", tasks=-1, topology={"required": "rakc"}, pools=["a100"], **{"odd one": 1})
     rejection = rejection_of(document(bad))
     assert rejection.reason == INVALID
-    for part in (".tasks: -1", '"evla"', '"rakc"', '"a100"'):
+    for part in (".tasks: -1", '"evla"', '"rakc"', '"a100"', '["odd one"]'):
         assert part in rejection.detail
-    assert rejection.detail.count(" | ") == 3
+    assert rejection.detail.count(" | ") == 4
 
 
 def test_resources_count_together() -> None:
