@@ -24,10 +24,11 @@ NOTHING = 1 << 62
 _MAX_WAYS = 256
 """More ways than this to stop the residents of one node are not looked at one by one."""
 
-_SCALE = 5040
+_SCALE = 840
 """Idled GPUs per task are compared in this fraction of a GPU, so that no float orders nodes."""
 
-_IDLED_BITS, _GAIN_BITS = 19, 7
+_IDLED_BITS, _GAIN_BITS, _STOPS_BITS = 19, 7, 7
+"""Room for the parts of a price in one number of 62 bits; larger parts count as the largest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +41,12 @@ class Choice:
 
     @property
     def price(self) -> int:
-        """The order in which choices are taken: GPUs idled per task, then GPUs idled, then the larger gain."""
-        idled, gain = min(self.idled, (1 << _IDLED_BITS) - 1), min(self.gain, (1 << _GAIN_BITS) - 1)
-        per_task = self.idled * _SCALE // self.gain
-        return ((per_task << _IDLED_BITS | idled) + 1 << _GAIN_BITS) - gain
+        """The order in which choices are taken: GPUs idled per task, GPUs idled, the larger gain, fewer stops."""
+        price = self.idled * _SCALE // self.gain
+        losses = (1 << _GAIN_BITS) - 1 - self.gain
+        for part, bits in ((self.idled, _IDLED_BITS), (losses, _GAIN_BITS), (sum(self.counts), _STOPS_BITS)):
+            price = price << bits | min(max(part, 0), (1 << bits) - 1)
+        return price
 
 
 @dataclass(slots=True, eq=False)
@@ -148,7 +151,7 @@ def fit(free: Triple, shape: Shape) -> int:
 @lru_cache(maxsize=1 << 14)
 def _choices(free: Triple, kinds: tuple[tuple[Kind, int], ...], shape: Shape) -> tuple[Choice, ...]:
     """For every number of tasks that can be gained on a node, the stops that idle least."""
-    before, best = fit(free, shape), dict[int, tuple[int, int, tuple[int, ...]]]()
+    before, best = fit(free, shape), dict[int, tuple[int, int, int, tuple[int, ...]]]()
     for counts in _ways(tuple(number for _, number in kinds)):
         total = sum(kind[0] * count for (kind, _), count in zip(kinds, counts, strict=True))
         gpus, cpus, memory = (
@@ -156,9 +159,9 @@ def _choices(free: Triple, kinds: tuple[tuple[Kind, int], ...], shape: Shape) ->
             for resource, amount in enumerate(free)
         )
         for tasks in range(before + 1, fit((gpus, cpus, memory), shape) + 1):
-            option = (total - max(0, tasks * shape[GPUS] - max(0, free[GPUS])), total, counts)
+            option = (total - max(0, tasks * shape[GPUS] - max(0, free[GPUS])), total, sum(counts), counts)
             best[tasks] = min(best.get(tasks, option), option)
-    return tuple(Choice(tasks - before, best[tasks][0], best[tasks][2]) for tasks in sorted(best))
+    return tuple(Choice(tasks - before, best[tasks][0], best[tasks][3]) for tasks in sorted(best))
 
 
 def _ways(numbers: tuple[int, ...]) -> Iterator[tuple[int, ...]]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from allocator.domain import Unfunded, Workload
 from allocator.entitlement.model import Entitlement
+from allocator.entitlement.tree import ROOT
 from allocator.topology import IntArray, pool_order
 from allocator.verify.after import AfterState, placement_arrays, shape_array
 from allocator.verify.lane import Lane
@@ -217,7 +218,7 @@ class Room:
         return self.ent.tree.funding_path(leaf) if leaf >= 0 else ()
 
     def _hold(self, row: int, sign: int) -> None:
-        for vertex in self.ent.tree.path(int(self.ent.works.leaf[row])):
+        for vertex in (ROOT, *self.ent.tree.path(int(self.ent.works.leaf[row]))):
             self.held[vertex] += sign * int(self.ent.works.gpus[row])
 
     def _pool(self, placement: Mapping[int, int]) -> int:
