@@ -240,8 +240,8 @@ def _allocation(view: View) -> Iterable[RenderableType]:
     for row in view["pools"]:
         add_row(
             table, row["pool"], as_percent(row["share"]), as_hours(row["budget_gpu_seconds"]),
-            as_hours(row["usage_gpu_seconds"]), as_hours(row["promised_gpu_seconds"]), as_hours(row["balance_gpu_seconds"]), f"{row['owed_gpus']:,.1f}",
-            f"{row['entitled_gpus']:,.1f}", row["gpus_before"], row["gpus_after"],
+            as_hours(row["usage_gpu_seconds"]), as_hours(row["promised_gpu_seconds"]), as_hours(row["balance_gpu_seconds"]),
+            f"{row['owed_gpus']:,.1f}", f"{row['entitled_gpus']:,.1f}", row["gpus_before"], row["gpus_after"],
         )  # fmt: skip
     yield from section("Budget and claims", table, view["pools"])
     work = new_table("Work", "Workloads", "GPUs", "Largest")
