@@ -18,6 +18,7 @@ from allocator.domain import (
     Snapshot,
     SnapshotError,
     Start,
+    StopReason,
     UsageRecord,
     Workload,
 )
@@ -111,6 +112,7 @@ class _State:
             gpus=work.gpus,
             charged=run.charged,
             placement=dict(run.placement),
+            express=run.express and row.reason not in (StopReason.DRAIN, StopReason.NODE_DOWN),
         )
         self._end(replace(work, preempted=work.preempted + 1, stopped=stopped), self.now)
 

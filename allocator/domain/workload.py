@@ -33,13 +33,15 @@ class TopologyWish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastStop:
-    """The last stop by a decision. `placement` is known when this product's own `apply` wrote it."""
+    """The last stop by a decision. `placement` is known when this product's own `apply` wrote it; so is `express`: a run of
+    the express lane that was stopped by choice."""
 
     at: int
     pool: str
     gpus: int
     charged: bool
     placement: Mapping[str, int] | None = None
+    express: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

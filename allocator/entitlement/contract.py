@@ -69,7 +69,7 @@ class Contract:
     charged_before, protected_before
         Held GPUs just before `now`, and was charged (and protected by a promise that still counts).
     express_before
-        Held GPUs of the express lane just before `now`.
+        Held GPUs of the express lane just before `now` and had no need to leave.
     """
 
     submit: IntArray
@@ -134,7 +134,7 @@ def read_contract(snapshot: Snapshot, layout: Layout) -> Contract:
         waiting_before=~held_before,
         charged_before=np.where(ran_before, runs.charged & ~runs.promoted, stops.charged),
         protected_before=ran_before & protected & ~runs.new_promise & (forced == Forced.NONE),
-        express_before=ran_before & runs.express,
+        express_before=np.where(ran_before, runs.express & (forced == Forced.NONE), stops.express),
         placements=placements,
     )
 
@@ -227,6 +227,7 @@ class _Stops:
 
     stopped: BoolArray
     charged: BoolArray
+    express: BoolArray
     pool: IntArray
     gpus: IntArray
 
@@ -234,13 +235,14 @@ class _Stops:
 def _read_stops(works: Sequence[Workload], layout: Layout, now: int) -> _Stops:
     num = len(works)
     no, pool, gpus = np.zeros(num, dtype=bool), np.full(num, -1, dtype=np.int64), np.zeros(num, dtype=np.int64)
-    stops = _Stops(no, no.copy(), pool, gpus)
+    stops = _Stops(no, no.copy(), no.copy(), pool, gpus)
     for row, work in enumerate(works):
         stop = work.stopped
         if stop is None or stop.at != now or stop.pool not in layout.pools:
             continue
         stops.stopped[row] = True
         stops.charged[row] = stop.charged
+        stops.express[row] = stop.express
         stops.pool[row] = layout.pools.index(stop.pool)
         stops.gpus[row] = stop.gpus
     return stops

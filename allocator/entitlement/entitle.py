@@ -97,7 +97,7 @@ def _table(
     """What is known of each workload."""
     works, policy, now = snapshot.workloads, snapshot.policy, snapshot.now
     stays = contract.running & (contract.forced == Forced.NONE) & ~contract.terminating
-    stoppable = stays & ~contract.protected
+    stoppable = stays & ~contract.protected & ~contract.fresh
     waits = ~contract.running & ~contract.stopped_now
     claims = _claims(policy, contract, places, claimants, market)
     entitled, since = mark_entitled(works, contract, claims, tree, policy, now)

@@ -9,7 +9,6 @@ import numpy as np
 
 from allocator.domain import Policy, Workload
 from allocator.entitlement.contract import Contract
-from allocator.entitlement.model import Forced
 from allocator.topology import BoolArray, IntArray
 
 LEAST_ROOM = 8
@@ -58,7 +57,7 @@ def lane_candidates(
 
 def _in_lane(contract: Contract) -> BoolArray:
     """True for runs that held GPUs of the lane just before `now` and need not leave."""
-    in_lane: BoolArray = contract.express_before & (contract.forced == Forced.NONE)
+    in_lane: BoolArray = contract.express_before
     return in_lane
 
 

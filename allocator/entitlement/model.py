@@ -81,7 +81,7 @@ class WorkTable:
     promotable
         Runs uncharged with min_runtime > 0 and stays.
     stoppable
-        Runs unprotected, not forced, not terminating.
+        Runs unprotected since before `now`, not forced, not terminating.
     licensed
         Stoppable for the sake of shares.
     express, funded, entitled

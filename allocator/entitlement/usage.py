@@ -58,8 +58,8 @@ def window_usage(snapshot: Snapshot, tree: BudgetTree, pools: Sequence[str], now
 
     Records count for the vertex they name, inner ones included; those of unknown allocations are ignored. Records with one
     id count the union of their intervals; where they overlap and disagree, the one that started first counts. What ends
-    after `now` is cut there. A run counts from its start, charged from `charged_since` on; without a start, or with one
-    that is still to come, it has used nothing.
+    after `now` is cut there. A run counts from its start, a promoted one from `charged_since` (a record holds the time
+    before); without a start, or with one that is still to come, it has used nothing.
 
     Returns
     -------
@@ -111,14 +111,14 @@ def _run_spells(snapshot: Snapshot, tree: BudgetTree, pools: Sequence[str], now:
 
 
 def _spells_of_run(work: Workload, vertex: int, pool: int, now: int) -> Iterable[Spell]:
-    """The uncharged and the charged part of one run."""
+    """The time of one run that counts. What it ran uncharged before a promotion stands in a record that the promotion wrote."""
     run = work.run
     if run is None or run.start_time is None or run.start_time >= now:
         return
     begin = run.start_time
-    charged_from = now if not run.charged else begin if run.charged_since is None else max(begin, run.charged_since)
-    yield Spell(vertex, pool, work.gpus, begin, min(charged_from, now), False)
-    yield Spell(vertex, pool, work.gpus, charged_from, now, True)
+    if run.charged and run.charged_since is not None:
+        begin = max(begin, run.charged_since)
+    yield Spell(vertex, pool, work.gpus, begin, now, run.charged)
 
 
 def _spells(spells: Sequence[Spell]) -> _Spells:

@@ -65,13 +65,8 @@ def _share_value(problem: EpochProblem, started: IntArray, stopped: IntArray, pr
 
 
 def placed_gpus(problem: EpochProblem, solution: EpochSolution) -> IntArray:
-    """GPUs placed on each node that was wholly free just before now: started at now and kept, or by this solution.
-
-    Only meant for such nodes: whoever runs there has started at this instant.
-    """
+    """GPUs placed on each node that was wholly free just before now: started at now (nobody stops that), or by this solution."""
     placed = problem.whole_placed.copy()
-    for r in solution.stops:
-        placed[problem.victims.nodes[r]] -= problem.victims.need[r][GPUS]
     for offer, placement in solution.starts.items():
         size = int(problem.shapes.need[GPUS, problem.offers.shape[offer]])
         for node, units in placement.items():

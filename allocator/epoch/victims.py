@@ -56,7 +56,7 @@ def spread_of(ent: Entitlement, row: int, work: Workload) -> int:
     cost, fewest = spread_costs(ent, row, int(ent.works.run_pool[row]))
     nodes = _nodes_of(ent, row)
     touched = np.array([len(np.unique(domains)) for domains in ent.layout.domain[:, nodes]], dtype=np.int64)
-    return int(np.sum(cost * (touched - fewest)))
+    return int(np.sum(cost * np.maximum(touched - fewest, 0)))
 
 
 def _stop_cost(ent: Entitlement, row: int) -> int:

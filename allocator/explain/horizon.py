@@ -88,7 +88,7 @@ class Horizon:
         # A search for the first event that suffices passes the same few events for most requests.
         self._unpromised = lru_cache(maxsize=128)(partial(_unpromised, ent, after, self._events))
         capacity, num_nodes = ent.layout.capacity, len(ent.layout.names)
-        works, removable = ent.works, after.running & (after.release == 0) & ent.works.stoppable
+        works, removable = ent.works, after.running & (after.release == 0) & (ent.works.stoppable | ent.works.fresh)
         licensed = removable & (works.licensed | ~works.charged)
         self.free = capacity - after.used(after.running, num_nodes)
         self.free_by_licence = self.free + after.used(licensed, num_nodes)

@@ -102,6 +102,7 @@ class StopDoc(Doc, kw_only=True):
     gpus: Count
     charged: bool
     placement: Annotated[dict[Name, PositiveCount] | None, Meta(description="tasks per node it was stopped on")] = None
+    express: Annotated[bool, Meta(description="it held GPUs of the express lane and was stopped by choice")] = False
 
 
 class RunDoc(Doc, kw_only=True):

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from ortools.sat.python import cp_model
 
+from allocator.epoch.overlooked import large_unallocated
 from allocator.epoch.problem import EpochProblem, LimitRow
 from allocator.models.cpsat.variables import Variables, most_units, total
-from allocator.topology.layout import CPUS, GPUS, MEMORY, UNLIMITED
+from allocator.topology.layout import CPUS, GPUS, MEMORY
 
 
 class Constraints:
     """Adds the rules to the model; `add_all` is its table of contents."""
 
-    def __init__(self, model: cp_model.CpModel, problem: EpochProblem, variables: Variables) -> None:
-        self._model, self._problem, self._variables = model, problem, variables
+    def __init__(
+        self, model: cp_model.CpModel, problem: EpochProblem, variables: Variables, claims: Sequence[int] = ()
+    ) -> None:
+        self._model, self._problem, self._variables, self._claims = model, problem, variables, claims
         self._shortage: dict[tuple[int, int], cp_model.IntVar] = {}
         self._large: dict[tuple[int, int], cp_model.IntVar] = {}
         self._room: dict[int, dict[int, cp_model.IntVar]] = {}
+        self._promotion_of = {int(r): u for u, r in enumerate(problem.promotions.victim) if r >= 0}
 
     def add_all(self) -> None:
         """All rules, in the order of the formulation."""
@@ -235,14 +241,19 @@ class Constraints:
         problem, variables = self._problem, self._variables
         wanted = problem.shapes.express if express else problem.shapes.charged
         units, shapes = variables.units_on(k, (s for s in variables.shapes_on(k) if wanted[s] and problem.shapes.need[resource, s]))
-        others = [(r, own[resource]) for r, own in self._problem.classes.residents[k] if r != victim]
-        gives_way = sum(own for r, own in others if not express and not problem.victims.charged[r])
+        others = [(r, own[resource]) for r, own in problem.classes.residents[k] if r != victim]
+        gives_way = [(r, own) for r, own in others if not express and not problem.victims.charged[r]]
         leaving = [(r, own) for r, own in others if express or problem.victims.charged[r]]
         if not units:
             return []
-        need = total(units, [int(problem.shapes.need[resource, s]) for s in shapes])
+        need = total(units, [int(problem.shapes.need[resource, s]) for s in shapes]) + self._promoted(gives_way)
         freed = total([variables.stop[r] for r, _ in leaving], [own for _, own in leaving])
-        return [need - freed > int(problem.classes.free[resource, k]) + gives_way]
+        return [need - freed > int(problem.classes.free[resource, k]) + sum(own for _, own in gives_way)]
+
+    def _promoted(self, residents: Sequence[tuple[int, int]]) -> cp_model.LinearExprT:
+        """What those of the residents use that are promoted, and so are charged work from now on."""
+        rows = [(self._promotion_of[r], own) for r, own in residents if r in self._promotion_of]
+        return total([self._variables.promote[u] for u, _ in rows], [own for _, own in rows])
 
     def _needed_under(self, victim: int, row: LimitRow) -> cp_model.BoundedLinearExpression:
         """That charged work under a vertex leaves no room for the victim below its gpu_limit."""
@@ -255,28 +266,12 @@ class Constraints:
         return kept + started - left > row.limit
 
     def _unallocated_last(self) -> None:
-        """Ensures that an entitled workload waits only if charged work leaves it no room.
+        """Ensures that entitled work waits only if charged work leaves it no room, for the offers named.
 
-        A relaxation where stops would idle much, and for gangs with segments or needs beyond GPUs: those are mended, and
-        paid for, after the solve.
+        A relaxation where stops would idle much: that is mended, and paid for, after the solve.
         """
-        offers = self._problem.offers
-        simple = self._only_gpus_bind()[offers.shape] & (offers.segment_level < 0)
-        limited = {int(j) for row in self._problem.limits for j in row.offers}
-        for j in np.flatnonzero(offers.entitled & offers.charged & simple):
-            if int(j) in limited or (offers.express[j] and self._lane_is_tight(int(offers.pool[j]))):
-                continue
-            self._waits_only_without_room(int(j))
-
-    def _only_gpus_bind(self) -> np.ndarray:
-        """Shapes whose nodes state no CPUs and memory that they could run out of, shape (num_shapes,)."""
-        shapes, capacity = self._problem.shapes, self._problem.capacity
-        bound = [np.any(shapes.open_to & (capacity[r] < UNLIMITED), axis=1) & (shapes.need[r] > 0) for r in (CPUS, MEMORY)]
-        return ~(bound[0] | bound[1])
-
-    def _lane_is_tight(self, pool: int) -> bool:
-        offers = self._problem.offers
-        return int(offers.gpus[offers.express & (offers.pool == pool)].sum()) > int(self._problem.express_room[pool])
+        for j in self._claims:
+            self._waits_only_without_room(j)
 
     def _waits_only_without_room(self, j: int) -> None:
         offers, variables = self._problem.offers, self._variables
@@ -306,14 +301,15 @@ class Constraints:
         charged = [s for s in variables.shapes_on(k) if problem.shapes.charged[s]]
         units, charged = variables.units_on(k, charged)
         sizes = [int(problem.shapes.need[GPUS, s]) for s in charged]
-        leaves = free + sum(own[GPUS] for r, own in problem.classes.residents[k] if not problem.victims.charged[r])
+        gives_way = [(r, own[GPUS]) for r, own in problem.classes.residents[k] if not problem.victims.charged[r]]
         stays = [(r, own[GPUS]) for r, own in problem.classes.residents[k] if problem.victims.charged[r]]
+        leaves = free + sum(gpus for _, gpus in gives_way)
         if size == 1:
-            freed = total([variables.stop[r] for r, _ in stays], [gpus for _, gpus in stays])
+            freed = total([variables.stop[r] for r, _ in stays], [gpus for _, gpus in stays]) - self._promoted(gives_way)
             self._model.add(need * room > leaves + freed - total(units, sizes) - need)
             return room
         # Wherever they lie, charged units block no more than the units of this shape that they could cover.
-        whole: cp_model.LinearExprT = size * (leaves // need)
+        whole: cp_model.LinearExprT = size * (leaves // need) - size * self._promoted([(r, -(-g // need)) for r, g in gives_way])
         for r, gpus in stays:
             whole = whole + size * ((leaves + gpus) // need - leaves // need) * variables.stop[r]
         self._model.add(room >= whole - total(units, [-(-own // need) for own in sizes]))
@@ -323,10 +319,7 @@ class Constraints:
         """A Boolean that may be true only if unallocated work runs whose stop could idle more than a unit of this size uses."""
         if (pool, need) not in self._large:
             problem, variables = self._problem, self._variables
-            victims, offers = problem.victims, problem.offers
-            spans = np.array([len(nodes) > 1 for nodes in victims.nodes], dtype=np.bool_)
-            kept = np.flatnonzero(~victims.charged & (victims.pool == pool) & (spans | (victims.gpus > need + 1)))
-            starts = np.flatnonzero(~offers.charged & (offers.pool == pool) & ((offers.units > 1) | (offers.gpus > need + 1)))
+            kept, starts = large_unallocated(problem, pool, need)
             large = variables.boolean(None)
             causes = [variables.stop[r].negated() for r in kept] + [variables.start[j] for j in starts]
             self._model.add_bool_or([large.negated(), *causes])

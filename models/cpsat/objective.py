@@ -94,11 +94,8 @@ class Objective:
             self._broken_domain(domain)
 
     def _placed(self, k: int) -> cp_model.LinearExprT:
-        """GPUs started on a class less those that leave; on nodes that were wholly free whoever may leave has just started."""
         units, shapes = self._variables.units_on(k, self._variables.shapes_on(k))
-        residents = self._problem.classes.residents[k]
-        leaving = total([self._variables.stop[r] for r, _ in residents], [need[GPUS] for _, need in residents])
-        return total(units, [int(self._problem.shapes.need[GPUS, s]) for s in shapes]) - leaving
+        return total(units, [int(self._problem.shapes.need[GPUS, s]) for s in shapes])
 
     def _broken_nodes(self, k: int) -> None:
         """All nodes of a class but one are full or empty: sizes divide the node, so the remainder tells what is broken."""

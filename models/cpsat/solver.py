@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from ortools.sat.python import cp_model
 
 from allocator.epoch.decode import decode_counts
+from allocator.epoch.overlooked import overlooked
 from allocator.epoch.problem import EpochProblem
 from allocator.epoch.solution import EpochSolution
 from allocator.models.cpsat.constraints import Constraints
@@ -29,18 +33,50 @@ DETERMINISTIC_RATE = 1.0
 """Deterministic time units allowed per second of the limit; generous, so that the wall clock is only a backstop."""
 
 
-def build(problem: EpochProblem, guess: EpochSolution | None = None) -> tuple[cp_model.CpModel, Variables]:
-    """The whole model and its variables."""
+MOST_ROUNDS = 6
+"""A backstop on how often overlooked claims are added; one round is the rule, three have been seen."""
+
+
+def build(
+    problem: EpochProblem, guess: EpochSolution | None = None, claims: Sequence[int] = ()
+) -> tuple[cp_model.CpModel, Variables]:
+    """The whole model and its variables; `unallocated_last` is stated for the offers in `claims`."""
     model = cp_model.CpModel()
     variables = Variables(model, problem, guess)
-    Constraints(model, problem, variables).add_all()
+    Constraints(model, problem, variables, claims).add_all()
     Objective(model, problem, variables).minimise()
     return model, variables
 
 
 def solve(problem: EpochProblem, limits: Limits, guess: EpochSolution | None = None) -> EngineResult:
-    """Solve to optimality or to the limits, with one worker: strong with the linear relaxation, and deterministic."""
-    model, variables = build(problem, guess)
+    """Solve to optimality or to the limits; offers that `unallocated_last` finds overlooked are added and the model solved again."""
+    deadline = time.monotonic() + limits.seconds
+    claims: list[int] = []
+    result = _solve_once(problem, limits, guess, claims)
+    for _ in range(MOST_ROUNDS):
+        if result.solution is None:
+            return result
+        more = overlooked(problem, result.solution)
+        left = deadline - time.monotonic()
+        if not more or left <= 0:
+            return result
+        claims += more
+        again = _solve_once(problem, replace(limits, seconds=left), None, claims)
+        if again.solution is None:
+            return replace(result, bound=_larger(result.bound, again.bound))
+        result = replace(again, bound=_larger(result.bound, again.bound))
+    return result
+
+
+def _larger(first: int | None, second: int | None) -> int | None:
+    """The tighter of two bounds."""
+    bounds = [bound for bound in (first, second) if bound is not None]
+    return max(bounds, default=None)
+
+
+def _solve_once(problem: EpochProblem, limits: Limits, guess: EpochSolution | None, claims: Sequence[int]) -> EngineResult:
+    """One worker: strong with the linear relaxation, and deterministic."""
+    model, variables = build(problem, guess, claims)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.linearization_level = 2
@@ -49,12 +85,15 @@ def solve(problem: EpochProblem, limits: Limits, guess: EpochSolution | None = N
     solver.parameters.max_deterministic_time = max(0.001, limits.seconds * DETERMINISTIC_RATE)
     solver.parameters.absolute_gap_limit = float(max(limits.gap, 0))
     status = _STATUS[solver.solve(model)]
-    if status not in (Status.OPTIMAL, Status.FEASIBLE):
-        bound = math.ceil(solver.best_objective_bound - 1e-6) if status is Status.UNKNOWN and model.has_objective() else None
-        return EngineResult(NAME, status, None, None, bound)
-    return EngineResult(
-        NAME, status, _read(problem, variables, solver), round(solver.objective_value), math.ceil(solver.best_objective_bound - 1e-6)
-    )
+    if status is Status.OPTIMAL or status is Status.FEASIBLE:
+        solution = _read(problem, variables, solver)
+        return EngineResult(NAME, status, solution, round(solver.objective_value), _bound(solver))
+    return EngineResult(NAME, status, None, None, _bound(solver) if status is Status.UNKNOWN else None)
+
+
+def _bound(solver: cp_model.CpSolver) -> int:
+    # Objectives are integers: a bound may be rounded up, past the noise of the solver's floating point.
+    return math.ceil(solver.best_objective_bound - 1e-6)
 
 
 def _read(problem: EpochProblem, variables: Variables, solver: cp_model.CpSolver) -> EpochSolution:

@@ -50,7 +50,7 @@ def may_stop_for(state: State, j: int) -> BoolArray:
     """Ensures licence, charged_first and max_preemptions: the victims that offer j may displace, shape (num_victims,)."""
     problem = state.problem
     victims, offers = problem.victims, problem.offers
-    allowed = ~state.stopped & (victims.pool == offers.pool[j]) & ~state.promoted_victim
+    allowed = ~state.stopped & (victims.pool == offers.pool[j])
     if not offers.express[j]:
         allowed &= victims.licensed
     if not offers.charged[j] or _stops_left(state) <= 0:

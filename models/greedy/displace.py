@@ -1,4 +1,4 @@
-"""Making room: the cheapest victims whose places let one offer start."""
+"""Making room: the cheapest victims, and starts of this very decision, whose places let one offer start."""
 
 from __future__ import annotations
 
@@ -12,43 +12,52 @@ from allocator.models.greedy.placement import place, units_that_fit
 from allocator.models.greedy.variables import State
 from allocator.topology.layout import GPUS, BoolArray, IntArray
 
+ALL = np.ones(1, dtype=np.bool_)
+
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
-    """Start offer `offer` at `placement` and stop `stops`; `gain` is exact, in 1/1000 GPU-second."""
+class Proposal:
+    """Start offer `offer` at `placement` once `stops` have stopped and `returns` have been taken back."""
 
     offer: int
     placement: dict[int, int]
     stops: tuple[int, ...]
-    gain: int
+    returns: tuple[int, ...]
 
 
-def find_exchange(state: State, objective: Objective, j: int) -> Exchange | None:
-    """The best exchange that one pass over the nodes finds, or None if there is no room or nothing to gain."""
-    allowed = may_stop_for(state, j)
-    if not allowed.any():
-        return None
-    loss = {int(r): objective.loss_of_stop(int(r)) for r in np.flatnonzero(allowed)}
-    if _least_loss(state, j, loss) >= objective.gain_of_start(j):
-        return None
-    best: Exchange | None = None
-    for nodes in _domains(state, j):
-        found = _exchange_in(state, objective, j, loss, nodes)
-        if found is not None and (best is None or found.gain > best.gain):
-            best = found
-    return best if best is not None and best.gain > 0 else None
+class Market:
+    """What each holder of GPUs would cost to remove, as seen by one offer. Holders are victims, then starts."""
+
+    def __init__(self, state: State, objective: Objective, j: int) -> None:
+        self.state = state
+        victims = np.flatnonzero(may_stop_for(state, j)).tolist()
+        pool = int(state.problem.offers.pool[j])
+        self.loss: dict[int, int] = {r: objective.loss_of_stop(r) for r in victims}
+        offset = state.num_victims
+        for i in state.starts:
+            if state.problem.offers.pool[i] == pool and i not in state.settled:
+                self.loss[offset + i] = objective.loss_of_return(i)
+        self.rate = {holder: value / state.gpus_of(holder) for holder, value in self.loss.items()}
 
 
-def _least_loss(state: State, j: int, loss: dict[int, int]) -> int:
-    """A lower bound on what room for the offer costs: its GPUs at the best rate of any victim, free GPUs for nothing."""
-    offers, gpus = state.problem.offers, state.problem.victims.gpus
-    s = int(offers.shape[j])
+def find_proposals(state: State, objective: Objective, j: int) -> list[Proposal]:
+    """One proposal for each set of nodes in which the offer may lie, if removing what is cheapest there makes room."""
+    market = Market(state, objective, j)
+    if not market.loss or _least_loss(state, j, market) >= objective.gain_of_start(j):
+        return []
+    found = [_propose(state, j, market, nodes) for nodes in _areas(state, j)]
+    return [proposal for proposal in found if proposal is not None]
+
+
+def _least_loss(state: State, j: int, market: Market) -> float:
+    """A lower bound on what room for the offer costs: its GPUs at the best rate of any holder, free GPUs for nothing."""
+    s = int(state.problem.offers.shape[j])
     free = int(np.where(state.problem.shapes.open_to[s], state.free[GPUS], 0).sum())
-    missing = max(0, int(offers.gpus[j]) - free)
-    return min(missing * value // int(gpus[r]) for r, value in loss.items())
+    missing = max(0, int(state.problem.offers.gpus[j]) - free)
+    return missing * min(market.rate.values())
 
 
-def _domains(state: State, j: int) -> list[BoolArray]:
+def _areas(state: State, j: int) -> list[BoolArray]:
     """Where the gang may lie: the domains of its required level, or everything its shape is open to."""
     problem = state.problem
     s, level = int(problem.offers.shape[j]), int(problem.offers.required[j])
@@ -59,80 +68,84 @@ def _domains(state: State, j: int) -> list[BoolArray]:
     return [open_to & (domain == d) for d in np.unique(domain[open_to])]
 
 
-def _exchange_in(state: State, objective: Objective, j: int, loss: dict[int, int], nodes: BoolArray) -> Exchange | None:
-    chosen = _clear_nodes(state, j, loss, nodes)
-    if chosen is None:
+def _propose(state: State, j: int, market: Market, nodes: BoolArray) -> Proposal | None:
+    removed = _clear_nodes(state, j, market, nodes)
+    if removed is None:
         return None
-    freed, stops = chosen
+    free, leaving = removed
     need = state.problem.shapes.need[:, state.problem.offers.shape[j]]
-    placement = place(state, j, units_that_fit(freed, need, nodes))
+    placement = place(state, j, units_that_fit(free, need, nodes))
     if placement is None:
         return None
-    kept = _without_needless(state, placement, need, freed, stops, loss)
-    gain = objective.gain_of_exchange(j, kept) - objective.cost_of_place(j, placement)
-    return Exchange(j, placement, tuple(sorted(kept)), gain)
+    leaving = _without_needless(state, placement, need, free, leaving, market)
+    offset = state.num_victims
+    return Proposal(
+        offer=j,
+        placement=placement,
+        stops=tuple(sorted(holder for holder in leaving if holder < offset)),
+        returns=tuple(sorted(holder - offset for holder in leaving if holder >= offset)),
+    )
 
 
-def _clear_nodes(state: State, j: int, loss: dict[int, int], nodes: BoolArray) -> tuple[IntArray, set[int]] | None:
+def _clear_nodes(state: State, j: int, market: Market, nodes: BoolArray) -> tuple[IntArray, set[int]] | None:
     """Clear the cheapest nodes one after another until all units fit: the free room then, and who has to go."""
     problem = state.problem
     need = problem.shapes.need[:, problem.offers.shape[j]]
     units = int(problem.offers.units[j])
-    free, stops = state.free.copy(), set[int]()
+    free, leaving = state.free.copy(), set[int]()
     have = int(units_that_fit(free, need, nodes).sum())
     if have >= units:
-        return free, stops
-    queue = _cheapest_first(state, need, loss, nodes, free)
-    for _, node, leaving in queue:
-        for r in leaving:
-            if r in stops:
+        return free, leaving
+    for _, _, holders in _cheapest_first(state, need, market, nodes):
+        for holder in holders:
+            if holder in leaving:
                 continue
-            stops.add(r)
-            own = problem.victims.nodes[r]
-            before = units_that_fit(free[:, own], need, nodes[own]).sum()
-            free[:, own] += problem.victims.need[r]
-            have += int(units_that_fit(free[:, own], need, nodes[own]).sum() - before)
+            leaving.add(holder)
+            own, freed = state.use_of(holder)
+            before = int(units_that_fit(free[:, own], need, nodes[own]).sum())
+            free[:, own] += freed
+            have += int(units_that_fit(free[:, own], need, nodes[own]).sum()) - before
         if have >= units:
-            return free, stops
+            return free, leaving
     return None
 
 
-def _cheapest_first(
-    state: State, need: IntArray, loss: dict[int, int], nodes: BoolArray, free: IntArray
-) -> list[tuple[float, int, list[int]]]:
-    """Nodes with the victims whose leaving makes room for one more unit, by cost per unit gained; a gang's cost is spread over its nodes."""
-    victims = state.problem.victims
+def _cheapest_first(state: State, need: IntArray, market: Market, nodes: BoolArray) -> list[tuple[float, int, list[int]]]:
+    """Nodes with the holders whose leaving makes room for one more unit, by cost; a gang's cost is spread over its GPUs."""
+    wanted = [int(amount) for amount in need]
     found = []
-    for node in np.flatnonzero(nodes):
-        residents = [r for r in state.residents[node] if r in loss]
-        if not residents:
+    for node in np.flatnonzero(nodes).tolist():
+        holders = [holder for holder in state.residents[node] if holder in market.loss]
+        if not holders:
             continue
-        residents.sort(key=lambda r: (bool(victims.charged[r]), loss[r] / int(victims.gpus[r]), r))
-        room, leaving, cost = free[:, node].copy(), [], 0.0
-        goal = units_that_fit(room[:, None], need, np.ones(1, dtype=np.bool_))[0] + 1
-        for r in residents:
-            own = victims.need[r][:, np.searchsorted(victims.nodes[r], node)]
-            room += own
-            leaving.append(r)
-            cost += loss[r] * int(own[GPUS]) / int(victims.gpus[r])
-            if np.all(room >= goal * need):
-                found.append((cost, int(node), leaving))
+        holders.sort(key=lambda holder: (state.is_charged(holder), market.rate[holder], holder))
+        room = state.free[:, node].tolist()
+        units = min(room[i] // wanted[i] for i in range(3) if wanted[i]) + 1
+        goal = [units * amount for amount in wanted]
+        leaving, cost = [], 0.0
+        for holder in holders:
+            use = state.use_on(holder, node)
+            room = [have + more for have, more in zip(room, use, strict=True)]
+            leaving.append(holder)
+            cost += market.rate[holder] * use[GPUS]
+            if all(have >= least for have, least in zip(room, goal, strict=True)):
+                found.append((cost, node, leaving))
                 break
     found.sort(key=lambda item: item[:2])
     return found
 
 
 def _without_needless(
-    state: State, placement: dict[int, int], need: IntArray, free: IntArray, stops: set[int], loss: dict[int, int]
+    state: State, placement: dict[int, int], need: IntArray, free: IntArray, leaving: set[int], market: Market
 ) -> set[int]:
-    """The stops less those that can be taken back beside the placement, dearest first."""
-    victims = state.problem.victims
+    """Those that have to leave for this placement: the others stay after all, charged and dear ones first."""
     left = free.copy()
     for node, units in placement.items():
         left[:, node] -= units * need
-    kept = set(stops)
-    for r in sorted(stops, key=lambda r: (not victims.charged[r], -loss[r], r)):
-        if np.all(left[:, victims.nodes[r]] >= victims.need[r]):
-            left[:, victims.nodes[r]] -= victims.need[r]
-            kept.discard(r)
+    kept = set(leaving)
+    for holder in sorted(leaving, key=lambda holder: (not state.is_charged(holder), -market.loss[holder], holder)):
+        own, use = state.use_of(holder)
+        if np.all(left[:, own] >= use):
+            left[:, own] -= use
+            kept.discard(holder)
     return kept

@@ -17,6 +17,7 @@ class Objective:
 
     def __init__(self, state: State) -> None:
         self._state = state
+        self._values: list[dict[int, int]] = [{} for _ in state.problem.shares]
         self._domains_of_node: dict[int, list[WholeDomain]] = {}
         for domain in state.problem.whole_domains:
             for node in domain.nodes.tolist():
@@ -28,28 +29,34 @@ class Objective:
         return int(state.problem.offers.gain[j]) - self._shares(state.terms_of_offer[j], int(state.problem.offers.gpus[j]))
 
     def loss_of_stop(self, r: int) -> int:
-        """What stopping victim r alone costs."""
+        """What stopping victim r alone costs; a promotion that it would have had is lost with it."""
         state = self._state
-        return int(state.problem.victims.cost[r]) + self._shares(state.terms_of_victim[r], -int(state.problem.victims.gpus[r]))
+        terms = state.terms_of_promotion[state.promotion_of[r]] if state.is_promoted(r) else state.terms_of_victim[r]
+        return int(state.problem.victims.cost[r]) + self._shares(terms, -int(state.problem.victims.gpus[r]))
 
     def _shares(self, terms: Iterable[int], gpus: int) -> int:
         return sum(self._step(t, gpus) for t in terms)
 
     def _step(self, t: int, gpus: int) -> int:
-        term = self._state.problem.shares[t]
-        now = term.base + self._state.held[t]
-        return term.curve.value(now + gpus) - term.curve.value(now)
+        now = self._state.problem.shares[t].base + self._state.held[t]
+        return self._value(t, now + gpus) - self._value(t, now)
 
-    def gain_of_exchange(self, j: int, stops: Iterable[int]) -> int:
-        """What starting offer j and stopping the victims saves together, wherever it lies."""
+    def _value(self, t: int, gpus: int) -> int:
+        known = self._values[t]
+        if gpus not in known:
+            known[gpus] = self._state.problem.shares[t].curve.value(gpus)
+        return known[gpus]
+
+    def gain_of_keep(self, r: int) -> int:
+        """What keeping victim r, stopped so far, saves; a promotion that it would have counts."""
         state = self._state
-        change: dict[int, int] = dict.fromkeys(state.terms_of_offer[j], int(state.problem.offers.gpus[j]))
-        gain = int(state.problem.offers.gain[j])
-        for r in stops:
-            gain -= int(state.problem.victims.cost[r])
-            for t in state.terms_of_victim[r]:
-                change[t] = change.get(t, 0) - int(state.problem.victims.gpus[r])
-        return gain - sum(self._step(t, gpus) for t, gpus in change.items() if gpus)
+        terms = state.terms_of_promotion[state.promotion_of[r]] if r in state.demoted else state.terms_of_victim[r]
+        return int(state.problem.victims.cost[r]) - self._shares(terms, int(state.problem.victims.gpus[r]))
+
+    def loss_of_return(self, j: int) -> int:
+        """What taking back the start of offer j costs, but for the place it had."""
+        state = self._state
+        return int(state.problem.offers.gain[j]) + self._shares(state.terms_of_offer[j], -int(state.problem.offers.gpus[j]))
 
     def cost_of_place(self, j: int, placement: Placement) -> int:
         """spread and fragmentation of one start at the given nodes."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from allocator.epoch.problem import EpochProblem
@@ -13,7 +15,8 @@ class State:
     """A partial decision. Every method keeps `free`, `held`, `promised` and `starts` in step.
 
     `free` has shape (3, num_nodes); `held[t]` is the change of charged GPUs of share term t; `promised[i]` the GPU-seconds
-    promised at funding row i; `limit_used[i]` the GPUs under limit row i.
+    promised at funding row i; `limit_used[i]` the GPUs under limit row i. `residents[n]` maps the holders on node n that could
+    leave to the GPUs, CPUs and GiB they use there: victims by their row, starts by `num_victims` plus theirs. Offers in `settled` are not taken back for others for the time being.
     """
 
     def __init__(self, problem: EpochProblem) -> None:
@@ -36,11 +39,14 @@ class State:
         self.limits_of_victim = _invert([row.victims for row in problem.limits], len(problem.victims.work))
         self.limit_used = [row.kept + int(problem.victims.gpus[row.victims].sum()) for row in problem.limits]
         self.charged_twin = _charged_twins(problem)
-        self.promoted_victim = np.zeros(len(problem.victims.work), dtype=np.bool_)
-        self.residents: list[list[int]] = [[] for _ in range(problem.free.shape[1])]
-        for r, nodes in enumerate(problem.victims.nodes):
-            for node in nodes.tolist():
-                self.residents[node].append(r)
+        self.promotion_of = {int(r): u for u, r in enumerate(problem.promotions.victim) if r >= 0}
+        self.demoted: set[int] = set()
+        self.num_victims = len(problem.victims.work)
+        self.settled: set[int] = set()
+        self.residents: list[dict[int, tuple[int, int, int]]] = [{} for _ in range(problem.free.shape[1])]
+        for r, (nodes, need) in enumerate(zip(problem.victims.nodes, problem.victims.need, strict=True)):
+            for node, (gpus, cpus, memory) in zip(nodes.tolist(), need.T.tolist(), strict=True):
+                self.residents[node][r] = (gpus, cpus, memory)
 
     def start(self, j: int, placement: Placement) -> None:
         """Start offer j on the given nodes (units by node)."""
@@ -60,9 +66,15 @@ class State:
 
     def _occupy(self, j: int, placement: Placement, sign: int) -> None:
         need = self.problem.shapes.need[:, self.problem.offers.shape[j]]
+        gpus, cpus, memory = need.tolist()
+        holder = self.num_victims + j
         for node, units in placement.items():
             self.free[:, node] -= sign * units * need
-            self.placed[node] += sign * units * int(need[0])
+            self.placed[node] += sign * units * gpus
+            if sign > 0:
+                self.residents[node][holder] = (units * gpus, units * cpus, units * memory)
+            else:
+                del self.residents[node][holder]
 
     def _account(self, j: int, sign: int) -> None:
         offers = self.problem.offers
@@ -77,33 +89,88 @@ class State:
             self.express_used[offers.pool[j]] += gpus
 
     def stop(self, r: int) -> None:
-        """Stop victim r."""
+        """Stop victim r; if it was to be promoted, it is not."""
         self._change_victim(r, 1)
+        if self.is_promoted(r):
+            self._change_promotion(self.promotion_of[r], -1)
+            self.demoted.add(r)
 
     def keep(self, r: int) -> None:
         """Undo a stop of this decision."""
         self._change_victim(r, -1)
+        if r in self.demoted:
+            self._change_promotion(self.promotion_of[r], 1)
+            self.demoted.discard(r)
 
     def _change_victim(self, r: int, sign: int) -> None:
         victims = self.problem.victims
         self.stopped[r] = sign > 0
         self.free[:, victims.nodes[r]] += sign * victims.need[r]
-        self.placed[victims.nodes[r]] -= sign * victims.need[r][0]
+        for node, (gpus, cpus, memory) in zip(victims.nodes[r].tolist(), victims.need[r].T.tolist(), strict=True):
+            if sign > 0:
+                del self.residents[node][r]
+            else:
+                self.residents[node][r] = (gpus, cpus, memory)
         for t in self.terms_of_victim[r]:
             self.held[t] -= sign * int(victims.gpus[r])
         for i in self.limits_of_victim[r]:
             self.limit_used[i] -= sign * int(victims.gpus[r])
 
+    def gpus_of(self, holder: int) -> int:
+        """GPUs that a holder (a victim, or a start behind all victims) has."""
+        if holder < self.num_victims:
+            return int(self.problem.victims.gpus[holder])
+        return int(self.problem.offers.gpus[holder - self.num_victims])
+
+    def is_charged(self, holder: int) -> bool:
+        """Whether a holder is charged work."""
+        if holder < self.num_victims:
+            return bool(self.problem.victims.charged[holder])
+        return bool(self.problem.offers.charged[holder - self.num_victims])
+
+    def use_on(self, holder: int, node: int) -> tuple[int, int, int]:
+        """GPUs, CPUs and GiB of a holder on one of its nodes."""
+        return self.residents[node][holder]
+
+    def use_of(self, holder: int) -> tuple[IntArray, IntArray]:
+        """Nodes of a holder, and what it uses on them, shape (3, number of those nodes)."""
+        if holder < self.num_victims:
+            return self.problem.victims.nodes[holder], self.problem.victims.need[holder]
+        placement = self.starts[holder - self.num_victims]
+        need = self.problem.shapes.need[:, self.problem.offers.shape[holder - self.num_victims]]
+        nodes = np.fromiter(placement.keys(), np.int64, len(placement))
+        return nodes, need[:, None] * np.fromiter(placement.values(), np.int64, len(placement))
+
+    def is_promoted(self, r: int) -> bool:
+        """Whether a victim is promoted if it stays."""
+        return r in self.promotion_of and bool(self.promoted[self.promotion_of[r]])
+
     def promote(self, u: int) -> None:
         """Charge and protect an uncharged run in place."""
+        self._change_promotion(u, 1)
+
+    def _change_promotion(self, u: int, sign: int) -> None:
         promotions = self.problem.promotions
-        self.promoted[u] = True
-        if promotions.victim[u] >= 0:
-            self.promoted_victim[promotions.victim[u]] = True
+        self.promoted[u] = sign > 0
         for t in self.terms_of_promotion[u]:
-            self.held[t] += int(promotions.gpus[u])
+            self.held[t] += sign * int(promotions.gpus[u])
         for i in self.funding_of_promotion[u]:
-            self.promised[i] += int(promotions.promise_cost[u])
+            self.promised[i] += sign * int(promotions.promise_cost[u])
+
+    def save(self) -> tuple[Any, ...]:
+        """What `restore` needs to come back to this state."""
+        return (
+            self.free.copy(), dict(self.starts), self.stopped.copy(), self.started_work.copy(), list(self.held),
+            list(self.promised), self.express_used.copy(), self.placed.copy(), list(self.limit_used),
+            [dict(holders) for holders in self.residents], self.promoted.copy(), set(self.demoted),
+        )  # fmt: skip
+
+    def restore(self, saved: tuple[Any, ...]) -> None:
+        """Come back to a saved state; it may be restored once."""
+        (
+            self.free, self.starts, self.stopped, self.started_work, self.held, self.promised, self.express_used, self.placed,
+            self.limit_used, self.residents, self.promoted, self.demoted,
+        ) = saved  # fmt: skip
 
     def solution(self) -> EpochSolution:
         """What has been decided."""

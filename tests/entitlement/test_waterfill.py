@@ -17,7 +17,7 @@ from allocator.entitlement.waterfill import fill
 from tests.entitlement.cases import Case, H, a_case, a_child, usages, weights
 from tests.entitlement.reference import MILLI, Child, fill_pool, fill_set
 
-MANY = settings(max_examples=4 * settings().max_examples)
+MANY = settings(max_examples=max(200, settings().max_examples))
 
 
 def flat(children: list[Child], gpus: int, horizon: int = H) -> tuple[list[int], Fraction | None]:
@@ -215,6 +215,12 @@ def test_where_capacity_equals_demand_demand_is_met() -> None:
 def test_where_all_sit_at_bounds_the_level_is_that_of_the_next_gpu() -> None:
     # 4 GPUs: the first has all it wants (2), the second its floor (2) and wants more from level 10 h on.
     assert flat([Child(1, 0, 0, 2), Child(1, 8 * H, 2, 5)], 4) == ([2000, 2000], Fraction(10 * H))
+
+
+def test_a_child_that_just_meets_its_demand_does_not_hold_the_level_down() -> None:
+    # At level 2 h the first wants its 2 GPUs exactly, the second 1 too many, the third 1 too few: 3 GPUs. The next GPU
+    # goes to the third, from level 3 h on.
+    assert flat([Child(1, 0, 0, 2), Child(1, 0, 0, 1), Child(1, 3 * H, 0, 5)], 3) == ([2000, 1000, 0], Fraction(3 * H))
 
 
 def test_floors_that_exceed_the_capacity_are_kept_with_an_alarm() -> None:
