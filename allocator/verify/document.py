@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from allocator.verify.case import Case
+from allocator.verify.explained import explained
 from allocator.verify.verdict import Violation
 from allocator.wire import snapshot_digest
 
@@ -18,23 +19,8 @@ def document(case: Case) -> Iterator[Violation]:
         yield Violation("document", "snapshot", f"is {decision.snapshot!r:.80}, the digest of the snapshot is {digest}")
     yield from case.rows.violations
     for row, stop in case.rows.stops.items():
-        if stop.stop_by < snapshot.now:
-            yield Violation("document", case.id(row), f"is to stop by {stop.stop_by}, before {snapshot.now}")
-    yield from _waiting_rows(case)
-
-
-def _waiting_rows(case: Case) -> Iterator[Violation]:
-    """Ensures that the rows of `waiting`, where they are given, name what waits, all of it, each once."""
-    if not case.rows.waiting:
-        return
-    said: set[str] = set()
-    waits = {case.id(row) for row in range(len(case.after.running)) if not case.after.running[row]}
-    waits |= {rejection.workload for rejection in case.ent.snapshot.rejected}
-    for row in case.rows.waiting:
-        if row.workload not in waits:
-            yield Violation("document", row.workload, "stands in waiting, but does not wait")
-        if row.workload in said:
-            yield Violation("document", row.workload, "stands in waiting more than once")
-        said.add(row.workload)
-    for name in sorted(waits - said):
-        yield Violation("document", name, "waits, but does not stand in waiting")
+        latest = snapshot.now + snapshot.policy.notice
+        if not snapshot.now <= stop.stop_by <= latest:
+            detail = f"is to stop by {stop.stop_by}, which is not between {snapshot.now} and {latest}"
+            yield Violation("document", case.id(row), detail)
+    yield from explained(case)

@@ -8,8 +8,10 @@ from types import NoneType
 from typing import TypeVar
 
 from allocator.domain import (
+    AllocationRow,
     BrokenContract,
     Decision,
+    DrainRow,
     Preemption,
     Promotion,
     Renewal,
@@ -38,7 +40,9 @@ _FIELDS: Mapping[type, Mapping[str, tuple[type, ...]]] = {
     Renewal: {"workload": (str,)},
     Reservation: {"workload": (str,)},
     BrokenContract: {"workload": (str,), "promised": (int,), "cause": (str,)},
-    WaitingRow: {"workload": (str,)},
+    WaitingRow: {"workload": (str,), "entitled_since": (int, NoneType)},
+    DrainRow: {"node": (str,), "drained": (bool,)},
+    AllocationRow: {"id": (str,), "pool": (str,)},
 }
 """Exact types of the fields that the rules read (bool is no int here)."""
 
@@ -49,8 +53,8 @@ Row = TypeVar("Row")
 class Rows:
     """The rows that could be read, by workload row of the canonical snapshot.
 
-    `placements` holds the placement of each start as node index -> tasks, without nodes that do not exist. `renewals`,
-    `reservations`, `broken` and `waiting` are lists as they stand in the decision. `violations` are what could not be read.
+    `placements` holds the placement of each start as node index -> tasks, without nodes that do not exist. The lists stand
+    as in the decision. `violations` are what could not be read.
     """
 
     starts: Mapping[int, Start]
@@ -61,6 +65,8 @@ class Rows:
     reservations: Sequence[Reservation]
     broken: Sequence[BrokenContract]
     waiting: Sequence[WaitingRow]
+    drains: Sequence[DrainRow]
+    allocations: Sequence[AllocationRow]
     violations: tuple[Violation, ...]
 
 
@@ -81,6 +87,8 @@ def read_rows(ent: Entitlement, decision: Decision) -> Rows:
         reservations=list(reader.well_typed("reservations", decision.reservations, Reservation)),
         broken=list(reader.well_typed("contract_broken", decision.contract_broken, BrokenContract)),
         waiting=list(reader.well_typed("waiting", decision.waiting, WaitingRow)),
+        drains=list(reader.well_typed("drains", decision.drains, DrainRow)),
+        allocations=list(reader.well_typed("allocations", decision.allocations, AllocationRow)),
         violations=tuple(reader.violations),
     )
 

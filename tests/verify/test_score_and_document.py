@@ -9,7 +9,19 @@ from typing import Any
 
 import pytest
 
-from allocator.domain import Decision, Policy, Preemption, Reason, Rejection, Snapshot, Start, StopReason, WaitingRow
+from allocator.domain import (
+    AllocationRow,
+    Decision,
+    DrainRow,
+    Policy,
+    Preemption,
+    Reason,
+    Rejection,
+    Snapshot,
+    Start,
+    StopReason,
+    WaitingRow,
+)
 from allocator.verify import verify
 from allocator.wire import snapshot_digest
 from tests.builders import HOUR, NOW, budget, decision, job, node, nodes, running, snapshot, start, stop, weights
@@ -142,13 +154,39 @@ def test_document_lists_all_that_waits() -> None:
     works = [running("old", "a", {"n1": 1}, protected_until=NOW + HOUR), job("w", "b")]
     snap = snapshot(nodes(1), AB, works, rejected=(Rejection(workload="odd", reason="invalid_request", detail="0 tasks"),))
     rows = tuple(
-        WaitingRow(workload=name, reason=Reason.NO_CAPACITY, not_before=None, never=False, detail="") for name in ("odd", "w")
+        WaitingRow(workload=name, reason=Reason.NO_CAPACITY, not_before=None, never=False, detail="", entitled_since=since)
+        for name, since in (("odd", None), ("w", NOW))
     )
     good = decision(snap, waiting=rows)
     assert broken(snap, good) == ()
     assert broken(snap, replace(good, waiting=rows[1:])) == ("document",)
     assert broken(snap, replace(good, waiting=(*rows, rows[0]))) == ("document",)
     assert broken(snap, replace(good, waiting=(*rows, replace(rows[0], workload="old")))) == ("document",)
+    assert broken(snap, replace(good, waiting=(rows[0], replace(rows[1], entitled_since=None)))) == ("document",)
+
+
+def test_document_says_which_nodes_are_drained() -> None:
+    machines = [node("n1", state="drain"), node("n2", state="drain")]
+    snap = snapshot(machines, AB, [running("old", "a", {"n1": 1}, protected_until=NOW + HOUR)])
+    rows = tuple(DrainRow(node=name, drained=name == "n2", free_at=None, waits_for=()) for name in ("n1", "n2"))
+    good = decision(snap, drains=rows)
+    assert broken(snap, good) == ()
+    assert broken(snap, replace(good, drains=(replace(rows[0], drained=True),))) == ("document",)
+    assert broken(snap, replace(good, drains=(replace(rows[0], node="n9"),))) == ("document",)
+
+
+@pytest.mark.parametrize("key", ["budget_gpu_seconds", "usage_gpu_seconds", "entitled_milli", "gpus_before", "gpus_after"])
+def test_document_figures_of_allocations(snap: Snapshot, good: Decision, key: str) -> None:
+    # `a` holds the node before and `b` after; each has half of 8 GPUs x 633,600 s. `a` has used 10 hours of the node.
+    usual: dict[str, Any] = {"pool": "h100", "share": 0.5, "budget_gpu_seconds": 4 * 633_600}
+    rows = (
+        AllocationRow(id="a", usage_gpu_seconds=80 * HOUR, entitled_milli=0, gpus_before=8, gpus_after=0, **usual),
+        AllocationRow(id="b", usage_gpu_seconds=0, entitled_milli=8000, gpus_before=0, gpus_after=8, **usual),
+    )
+    assert broken(snap, replace(good, allocations=rows)) == ()
+    wrong = replace(rows[1], **{key: getattr(rows[1], key) + 1})
+    assert broken(snap, replace(good, allocations=(rows[0], wrong))) == ("document",)
+    assert broken(snap, replace(good, allocations=(replace(rows[0], id="c"),))) == ("document",)
 
 
 HOSTILE: list[dict[str, Any]] = [
