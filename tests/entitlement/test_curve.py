@@ -138,6 +138,7 @@ def test_the_quadratic_part_stops_rising_at_two() -> None:
     poor, rich = flat([Child(1, 0, 0, 9), Child(5, 10**9, 0, 9)], 6)
     assert poor is not None
     assert rich is not None
+    assert poor.points == (0, 4, 5, 6)
     # Distances 1 and 2 on the parabola (1/2 and 2), then straight: 2 + 2, 2 + 4, ...
     assert [poor.value(6 - y) for y in range(7)] == [K * n // 2 for n in (0, 3, 8, 14, 20, 26, 32)]
     assert (rich.points, rich.slopes, rich.base) == ((0,), (K // 20,), 0)

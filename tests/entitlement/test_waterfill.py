@@ -233,6 +233,8 @@ def test_floors_that_exceed_the_capacity_are_kept_with_an_alarm() -> None:
     assert result.level[1, 0] == 4 * H
     assert result.alarm.tolist() == [True]
     assert fill(tree, np.array([9001]), 0 * rows, rows, rows + 1, H, 0 * rows).alarm.tolist() == [False]
+    # A pool without GPUs is no alarm as long as it has promised none.
+    assert fill(tree, np.array([0]), 0 * rows, 0 * rows, rows, H, 0 * rows).alarm.tolist() == [False]
 
 
 def test_children_of_weight_zero_get_the_leftovers_earliest_first() -> None:
