@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
-from allocator.domain import Policy, Snapshot, UsageRecord, Workload
+from allocator.domain import Policy, Snapshot, UsageRecord
 from allocator.entitlement.tree import BudgetTree, frozen
 from allocator.topology.layout import BoolArray, IntArray
 
@@ -20,20 +19,12 @@ NO_ID = -1
 """Group of the records without an id: each counts."""
 
 
-class Spell(NamedTuple):
-    """GPUs held from `start` to `end` (seconds since the epoch) by one vertex in one pool."""
-
-    vertex: int
-    pool: int
-    gpus: int
-    start: int
-    end: int
-    charged: bool
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Spells:
-    """Many spells as arrays of shape (num_spells,); `group` numbers the ids of records, NO_ID where there is none."""
+    """GPUs held by one vertex in one pool from `start` to `end`, many times, as arrays of shape (num_spells,).
+
+    `group` numbers the ids of records, NO_ID where there is none.
+    """
 
     vertex: IntArray
     pool: IntArray
@@ -68,7 +59,7 @@ def window_usage(snapshot: Snapshot, tree: BudgetTree, pools: Sequence[str], now
     """
     half_life = snapshot.policy.half_life
     records = _until(_record_spells(snapshot.usage, tree, pools), now)
-    spells = _join([_without_overlap(records), _run_spells(snapshot, tree, pools, now)])
+    spells = _join([_without_overlap(records), _until(_run_spells(snapshot, tree, pools, now), now)])
     if half_life is None:
         spells = _since(spells, now - snapshot.policy.window)
     amount = _measure(spells, half_life, now)
@@ -99,32 +90,20 @@ def _record_spells(records: Sequence[UsageRecord], tree: BudgetTree, pools: Sequ
 
 
 def _run_spells(snapshot: Snapshot, tree: BudgetTree, pools: Sequence[str], now: int) -> _Spells:
-    """What running work has used up to now."""
+    """What running work uses up to now, a promoted run from its promotion on; those still to begin end before they start."""
     pool_of = {name: pool for pool, name in enumerate(pools)}
     pool_of_node = {node.name: pool_of[node.pool] for node in snapshot.cluster.nodes if node.pool in pool_of}
-    spells: list[Spell] = []
+    rows: list[tuple[int, int, int, int, int, bool]] = []
     for work in snapshot.workloads:
-        if work.run is not None and (vertex := tree.leaf_of(work.allocation)) >= 0:
-            pool = pool_of_node[next(iter(work.run.placement))]
-            spells += _spells_of_run(work, vertex, pool, now)
-    return _spells(spells)
-
-
-def _spells_of_run(work: Workload, vertex: int, pool: int, now: int) -> Iterable[Spell]:
-    """The time of one run that counts. What it ran uncharged before a promotion stands in a record that the promotion wrote."""
-    run = work.run
-    if run is None or run.start_time is None or run.start_time >= now:
-        return
-    begin = run.start_time
-    if run.charged and run.charged_since is not None:
-        begin = max(begin, run.charged_since)
-    yield Spell(vertex, pool, work.gpus, begin, now, run.charged)
-
-
-def _spells(spells: Sequence[Spell]) -> _Spells:
-    columns = np.array(spells, dtype=np.int64).reshape(-1, len(Spell._fields)).T
-    vertex, pool, gpus, start, end, charged = columns
-    return _Spells(vertex, pool, gpus, start, end, charged.astype(np.bool_), np.full(len(spells), NO_ID, dtype=np.int64))
+        run, vertex = work.run, tree.leaf_of(work.allocation)
+        if run is None or run.start_time is None or vertex < 0:
+            continue
+        begin = run.start_time
+        if run.charged and run.charged_since is not None:
+            begin = max(begin, run.charged_since)
+        rows.append((vertex, pool_of_node[next(iter(run.placement))], work.gpus, begin, now, run.charged))
+    vertices, pool, gpus, start, end, charged = np.array(rows, dtype=np.int64).reshape(-1, 6).T
+    return _Spells(vertices, pool, gpus, start, end, charged.astype(np.bool_), np.full(len(rows), NO_ID, dtype=np.int64))
 
 
 def _until(spells: _Spells, now: int) -> _Spells:

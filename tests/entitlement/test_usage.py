@@ -139,6 +139,15 @@ def test_running_work(run: Run, charged: int, uncharged: int) -> None:
     assert used(works=[running(run)]) == (at_train(4 * charged), at_train(4 * uncharged))
 
 
+@pytest.mark.parametrize("half_life", [None, 100])
+def test_runs_and_promotions_that_are_still_to_come_have_used_nothing(half_life: int | None) -> None:
+    for run in (
+        Run(placement={"h100-1": 1}, charged=True, start_time=NOW + 50),
+        Run(placement={"h100-1": 1}, charged=True, start_time=NOW - 50, charged_since=NOW + 50),
+    ):
+        assert used(works=[running(run)], policy=Policy(half_life=half_life)) == ({}, {})
+
+
 spans = st.tuples(st.integers(0, 60), st.integers(0, 60)).map(sorted)
 names = st.sampled_from([None, "a", "b", "c"])
 
