@@ -8,8 +8,9 @@ import pytest
 
 from allocator.domain import Snapshot
 from allocator.engine import allocate
+from allocator.transition import apply
 from allocator.verify import RULES, verify
-from tests.builders import HOUR, NOW, budget, job, node, nodes, running, snapshot
+from tests.builders import HOUR, NOW, budget, decision, job, node, nodes, running, snapshot
 from tests.engines.tiny import tiny_snapshot
 from tests.verify.breaking import BREAKS, Valid, broken_case
 
@@ -46,6 +47,14 @@ def test_there_is_a_way_to_break_every_rule() -> None:
 def test_decisions_hold(family: str, number: int) -> None:
     valid = decided(family, number)
     assert verify(valid.snap, valid.answer).violations == ()
+
+
+@pytest.mark.parametrize(("family", "number"), CASES)
+def test_nothing_has_to_change_afterwards(family: str, number: int) -> None:
+    """Once a decision is carried out, doing nothing at the same instant keeps every rule: no rule works against another."""
+    valid = decided(family, number)
+    after = apply(valid.snap, valid.answer)
+    assert verify(after, decision(after)).violations == ()
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import combinations, product
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -235,3 +236,61 @@ def test_promises_of_waiting_work_decide_its_nodes() -> None:
     opening = ask(snapshot(machines, AB, [job("w")]), "w")
     assert isinstance(opening, Opening)
     assert opening.placement == {1: 1}
+
+
+def crowd(seed: int) -> Snapshot:
+    """Sixteen nodes in four racks, most of them under unallocated work of all sizes; gangs of `b` are entitled to them."""
+    rng = Random(seed)
+    free = {f"n{number + 1}": 8 for number in range(16)}
+    works = []
+    for number in range(rng.randint(5, 40)):
+        per_task, tasks = rng.choice([1, 2, 3, 4, 8, 8]), rng.choice([1, 1, 1, 2, 3, 5])
+        fitting = [name for name, gpus in free.items() if gpus >= per_task]
+        if len(fitting) >= tasks:
+            placement = dict.fromkeys(rng.sample(fitting, tasks), 1)
+            for name in placement:
+                free[name] -= per_task
+            shape: dict[str, int] = {"gpus": tasks * per_task, "tasks": tasks, "gpus_per_task": per_task, "min_runtime": 0}
+            works.append(running(f"old{number}", "a", placement, charged=False, **shape))
+    wishes: list[dict[str, Any]] = [{}, {"required": "rack"}, {"segment": ("rack", 2)}, {"required": "node"}]
+    for number, wish in enumerate(wishes):
+        per_task = 2 if wish.get("required") == "node" else rng.choice([2, 3, 4, 8])
+        tasks = rng.randint(1, 4 if wish.get("required") else 12)
+        works.append(job(f"new{number}", "b", tasks * per_task, tasks=tasks, gpus_per_task=per_task, **wish))
+    return snapshot(nodes(16), AB, works)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_stops_make_room_and_none_is_needless(seed: int) -> None:
+    room = kept(crowd(seed))
+    layout, works = room.ent.layout, room.ent.works
+    for row in np.flatnonzero(works.entitled & works.candidate).tolist():
+        work, opening = room.work(row), could_start_over_unallocated(room, row)
+        everything = np.where(eligible(layout, work), tasks_per_node(room.reach, shape_of(work)), 0)
+        assert isinstance(opening, Opening) == can_place(layout, work, everything)
+        if isinstance(opening, Refusal):
+            continue
+        free = room.free.copy()
+        for stop in opening.stops:
+            where, use = room.use(stop, room.placement[stop])
+            free[:, where] += use
+        placed = np.zeros(len(layout.names), dtype=np.int64)
+        placed[list(opening.placement)] = list(opening.placement.values())
+        assert placed.sum() == work.tasks
+        assert can_place(layout, work, placed)
+        spare = free[0] - placed * work.gpus_per_task
+        assert (spare >= 0).all()
+        gpus = sum(int(works.gpus[stop]) for stop in opening.stops)
+        assert opening.idled == gpus - int(np.maximum(0, placed * work.gpus_per_task - room.free[0]).sum())
+        for stop in opening.stops:
+            where, use = room.use(stop, room.placement[stop])
+            assert (use[0] > spare[where]).any(), "could be taken back"
+
+
+def test_nodes_with_very_many_kinds_of_work() -> None:
+    # Nine residents of nine kinds: too many combinations, so they go one more at a time, the smallest first.
+    works = [running(f"old{n}", "a", {"n1": 1}, 1, charged=False, min_runtime=0, cpus_per_task=n + 1) for n in range(9)]
+    room = kept(snapshot([node("n1", gpus=9, cpus=64)], AB, [*works, job("new", "b", 4)]))
+    opening = could_start_over_unallocated(room, row_of(room, "new"))
+    assert isinstance(opening, Opening)
+    assert (len(opening.stops), opening.idled) == (4, 0)
