@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from ortools.sat.python import cp_model
 
-from allocator.epoch.overlooked import large_unallocated
+from allocator.epoch.afterthoughts import large_unallocated
 from allocator.epoch.problem import EpochProblem, LimitRow
 from allocator.models.cpsat.variables import Variables, most_units, total
 from allocator.topology.layout import CPUS, GPUS, MEMORY
@@ -17,9 +17,11 @@ class Constraints:
     """Adds the rules to the model; `add_all` is its table of contents."""
 
     def __init__(
-        self, model: cp_model.CpModel, problem: EpochProblem, variables: Variables, claims: Sequence[int] = ()
-    ) -> None:
-        self._model, self._problem, self._variables, self._claims = model, problem, variables, claims
+        self, model: cp_model.CpModel, problem: EpochProblem, variables: Variables, claims: Sequence[int] = (),
+        displaced: Sequence[int] = (),
+    ) -> None:  # fmt: skip
+        self._model, self._problem, self._variables = model, problem, variables
+        self._claims, self._displaced = claims, displaced
         self._shortage: dict[tuple[int, int], cp_model.IntVar] = {}
         self._large: dict[tuple[int, int], cp_model.IntVar] = {}
         self._room: dict[int, dict[int, cp_model.IntVar]] = {}
@@ -41,7 +43,6 @@ class Constraints:
         self._licence()
         self._charged_first()
         self._unallocated_last()
-        self._queue_order()
 
     def _one_offer_per_workload(self) -> None:
         """Ensures that a workload starts in one way at most."""
@@ -211,9 +212,9 @@ class Constraints:
             self._needed_somewhere(int(r), express=True)
 
     def _charged_first(self) -> None:
-        """Ensures that charged work stops only where charged work needs more than uncharged work could give."""
-        for r in np.flatnonzero(self._problem.victims.charged):
-            self._needed_somewhere(int(r), express=False)
+        """Ensures that charged work stops only where charged work needs more than uncharged work could give, for the victims named."""
+        for r in self._displaced:
+            self._needed_somewhere(r, express=False)
 
     def _needed_somewhere(self, victim: int, express: bool) -> None:
         """Ties a stop to a node on which its beneficiaries would not fit beside it.
@@ -325,15 +326,6 @@ class Constraints:
             self._model.add_bool_or([large.negated(), *causes])
             self._large[pool, need] = large
         return self._large[pool, need]
-
-    def _queue_order(self) -> None:
-        """Breaks symmetry: workloads that differ in nothing but their rank start in that order."""
-        offers = self._problem.offers
-        for members in _by_value(offers.queue):
-            rows = list(dict.fromkeys(int(offers.work[j]) for j in members))
-            starts = [total([self._variables.start[j] for j in members if offers.work[j] == row]) for row in rows]
-            for first, second in zip(starts, starts[1:], strict=False):
-                self._model.add(first >= second)
 
 
 def _by_value(values: np.ndarray) -> list[list[int]]:

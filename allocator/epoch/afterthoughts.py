@@ -1,6 +1,7 @@
-"""Entitled work that a solution leaves waiting although unallocated work holds the room: `unallocated_last`, checked after a solve.
+"""Rules that bind in few epochs and weaken every relaxation: checked after a solve, and added only where they are broken.
 
-The rule binds in few epochs and weakens every relaxation, so exact engines add it only for the offers found here.
+`unallocated_last`: entitled work that waits although only unallocated work holds the room (`overlooked`).
+`charged_first`: charged work that stops although unallocated work could have made the room (`misplaced`).
 """
 
 from __future__ import annotations
@@ -72,22 +73,53 @@ def _funded(problem: EpochProblem, solution: EpochSolution, j: int) -> bool:
 
 
 def _room_beside_charged(problem: EpochProblem, solution: EpochSolution) -> IntArray:
-    """GPUs of each node that no charged work uses after the solution, shape (1, num_nodes)."""
-    free = problem.free[GPUS].copy()
+    """What no charged work, and nothing that may not be stopped, uses after the solution, shape (3, num_nodes)."""
+    free = problem.free.copy()
     promoted = {int(problem.promotions.victim[u]) for u in solution.promotions}
     for r, nodes in enumerate(problem.victims.nodes):
         if r in solution.stops or not (problem.victims.charged[r] or r in promoted):
-            free[nodes] += problem.victims.need[r][GPUS]
+            free[:, nodes] += problem.victims.need[r]
     for j, placement in solution.starts.items():
         if problem.offers.charged[j]:
             for node, units in placement.items():
-                free[node] -= units * int(problem.shapes.need[GPUS, problem.offers.shape[j]])
-    return free[None, :]
+                free[:, node] -= units * problem.shapes.need[:, problem.offers.shape[j]]
+    return free
 
 
 def _fits(problem: EpochProblem, room: IntArray, j: int) -> bool:
     offers, shapes = problem.offers, problem.shapes
     s, level = int(offers.shape[j]), int(offers.required[j])
-    units = np.where(shapes.open_to[s], np.maximum(room[0], 0) // shapes.need[GPUS, s], 0)
+    units = np.where(shapes.open_to[s], np.maximum(room[GPUS], 0) // shapes.need[GPUS, s], 0)
     domain = problem.node_domain[level] if level >= 0 else np.zeros_like(units)
     return bool(np.any(np.bincount(domain, weights=units) >= int(offers.units[j])))
+
+
+def misplaced(problem: EpochProblem, solution: EpochSolution) -> list[int]:
+    """Charged victims that would fit beside everything that is charged, or that nobody may stop, after the solution."""
+    stopped = [r for r in sorted(solution.stops) if problem.victims.charged[r]]
+    if not stopped:
+        return []
+    room = _room_beside_charged(problem, solution)
+    limited = {r for row in problem.limits for r in row.victims.tolist()}
+    found = []
+    for r in stopped:
+        fits = np.all(room[:, problem.victims.nodes[r]] >= problem.victims.need[r])
+        if fits and not (r in limited and _needed_under_limit(problem, solution, r)):
+            found.append(r)
+    return found
+
+
+def _needed_under_limit(problem: EpochProblem, solution: EpochSolution, r: int) -> bool:
+    """Whether charged work under some gpu_limit leaves no room for a victim."""
+    promoted = {int(problem.promotions.victim[u]) for u in solution.promotions}
+    for row in problem.limits:
+        if r in row.victims:
+            started = sum(int(problem.offers.gpus[j]) for j in row.offers.tolist() if j in solution.starts and problem.offers.charged[j])
+            stays = sum(
+                int(problem.victims.gpus[v])
+                for v in row.victims.tolist()
+                if v not in solution.stops and (problem.victims.charged[v] or v in promoted)
+            )
+            if row.kept_charged + started + stays + int(problem.victims.gpus[r]) > row.limit:
+                return True
+    return False
