@@ -43,7 +43,6 @@ from allocator.domain import (
     Workload,
 )
 from allocator.entitlement import Entitlement, Forced, entitle
-from allocator.verify import score_of
 from allocator.verify.case import Case
 
 NOW = 1_000_000
@@ -220,7 +219,7 @@ def decision(
 def with_score(snap: Snapshot, answer: Decision, ent: Entitlement | None = None) -> Decision:
     """The decision with objective and terms as they are, and a bound that proves it optimal."""
     ent = ent or entitle(snap)
-    score = score_of(Case.of(ent, answer).after)
+    score = Case.of(ent, answer).score
     solver = replace(answer.solver, objective=score.total, bound=score.total, gap=0.0, terms=score.as_dict())
     return replace(answer, solver=solver)
 

@@ -44,4 +44,4 @@ def verify(snapshot: Snapshot, decision: Decision, entitlement: Entitlement | No
         What `entitle` gives for the snapshot, where the caller has it already.
     """
     case = Case.of(entitle(snapshot.canonical()) if entitlement is None else entitlement, decision)
-    return Verdict(tuple(broken_rules(case)), score_of(case.after))
+    return Verdict(tuple(broken_rules(case)), case.score)

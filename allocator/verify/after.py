@@ -54,6 +54,8 @@ class AfterState:
         Running before and after; running before and stopped; started (perhaps after a stop); promoted in place.
     charged, express, pool
         How and where work runs afterwards; False and -1 where it does not.
+    shapes
+        GPUs, CPUs and GiB per task, shape (3, num_workloads).
     before, new
         Entries of all runs of the snapshot, and of the starts.
     placement
@@ -72,6 +74,7 @@ class AfterState:
     charged: BoolArray
     express: BoolArray
     pool: IntArray
+    shapes: IntArray
     before: Entries
     new: Entries
     placement: Mapping[int, Mapping[int, int]]
@@ -107,7 +110,7 @@ def build_after(
     stopped, promoted, started = (_mask(rows, num_works) for rows in (stops, promotions, starts))
     kept = ent.works.running & ~stopped
     runs = _placements_before(ent)
-    shapes = shape_array(ent)
+    shapes = _shape_array(ent)
     before, new = _entries(runs, shapes), _entries({row: start.placement for row, start in starts.items()}, shapes)
     charged = (kept & ent.works.charged) | promoted
     express = kept & np.fromiter((w.run is not None and w.run.express for w in ent.snapshot.workloads), np.bool_, num_works)
@@ -125,6 +128,7 @@ def build_after(
         charged=charged,
         express=express,
         pool=pool,
+        shapes=shapes,
         before=before,
         new=new,
         placement={row: nodes for row, nodes in runs.items() if kept[row]} | {row: s.placement for row, s in starts.items()},
@@ -137,7 +141,7 @@ def build_after(
     )
 
 
-def shape_array(ent: Entitlement) -> IntArray:
+def _shape_array(ent: Entitlement) -> IntArray:
     """GPUs, CPUs and GiB per task of every workload, shape (3, num_workloads)."""
     shapes = [[min(amount, UNLIMITED) for amount in shape_of(work)] for work in ent.snapshot.workloads]
     return np.array(shapes, dtype=np.int64).reshape(-1, 3).T

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from allocator.domain import Decision, Workload
+from allocator.entitlement.costs import Score
 from allocator.entitlement.model import Entitlement
 from allocator.topology import BoolArray, IntArray
-from allocator.verify.after import AfterState, Placed, build_after, placement_arrays, shape_array
+from allocator.verify.after import AfterState, Placed, build_after, placement_arrays
 from allocator.verify.room import Room
 from allocator.verify.rows import Rows, read_rows
+from allocator.verify.score import score_of
 from allocator.verify.verdict import Violation
 
 RESOURCES = ("GPUs", "CPUs", "GiB")
@@ -26,8 +28,8 @@ class Case:
     decision: Decision
     rows: Rows
     after: AfterState
-    shapes: IntArray
     room: Room
+    score: Score
 
     @classmethod
     def of(cls, ent: Entitlement, decision: Decision) -> Case:
@@ -38,7 +40,7 @@ class Case:
             for row, start in rows.starts.items()
         }
         after = build_after(ent, rows.stops.keys(), starts, rows.promotions.keys())
-        return cls(ent, decision, rows, after, shape_array(ent), Room(after))
+        return cls(ent, decision, rows, after, Room(after), score_of(after))
 
     def work(self, row: int) -> Workload:
         """The workload of a row."""
@@ -63,7 +65,7 @@ class Case:
         run = self.work(row).run
         index = self.ent.layout.index
         placement = {} if run is None else {index[name]: tasks for name, tasks in run.placement.items()}
-        return placement_arrays(self.shapes[:, row], placement)
+        return placement_arrays(self.after.shapes[:, row], placement)
 
     def returns(self, row: int, used: IntArray) -> bool:
         """Whether a stopped run would fit where it was beside what is used, shape (3, num_nodes)."""

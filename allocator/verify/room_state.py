@@ -12,7 +12,7 @@ from allocator.domain import Unfunded, Workload
 from allocator.entitlement.model import Entitlement
 from allocator.entitlement.tree import ROOT
 from allocator.topology import IntArray, pool_order
-from allocator.verify.after import AfterState, placement_arrays, shape_array
+from allocator.verify.after import AfterState, placement_arrays
 from allocator.verify.lane import Lane
 from allocator.verify.places import Masks, Places, TaskCounts
 from allocator.verify.prices import Prices, Residents
@@ -69,7 +69,7 @@ class Room:
         self.left: IntArray = after.ent.market.available.copy()
         self.held: IntArray = after.held.sum(axis=1)
         self.placement: dict[int, Mapping[int, int]] = dict(after.placement)
-        self.shapes = shape_array(after.ent)
+        self.shapes = after.shapes
         self.masks = Masks(after.ent.layout)
         self.residents = Residents([{} for _ in after.ent.layout.names])
         self.modes: dict[int, Mode] = {}

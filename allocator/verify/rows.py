@@ -12,6 +12,7 @@ from allocator.domain import (
     BrokenContract,
     Decision,
     DrainRow,
+    Lapse,
     Preemption,
     Promotion,
     Renewal,
@@ -38,6 +39,7 @@ _FIELDS: Mapping[type, Mapping[str, tuple[type, ...]]] = {
     },
     Promotion: {"workload": (str,), "protected_until": (int,)},
     Renewal: {"workload": (str,)},
+    Lapse: {"workload": (str,)},
     Reservation: {"workload": (str,)},
     BrokenContract: {"workload": (str,), "promised": (int,), "cause": (str,)},
     WaitingRow: {"workload": (str,), "entitled_since": (int, NoneType)},
@@ -63,6 +65,7 @@ class Rows:
     promotions: Mapping[int, Promotion]
     renewals: Sequence[Renewal]
     reservations: Sequence[Reservation]
+    lapsing: Sequence[Lapse]
     broken: Sequence[BrokenContract]
     waiting: Sequence[WaitingRow]
     drains: Sequence[DrainRow]
@@ -84,6 +87,7 @@ def read_rows(ent: Entitlement, decision: Decision) -> Rows:
         stops=stops,
         promotions=promotions,
         renewals=list(reader.well_typed("renewals", decision.renewals, Renewal)),
+        lapsing=list(reader.well_typed("lapsing", decision.lapsing, Lapse)),
         reservations=list(reader.well_typed("reservations", decision.reservations, Reservation)),
         broken=list(reader.well_typed("contract_broken", decision.contract_broken, BrokenContract)),
         waiting=list(reader.well_typed("waiting", decision.waiting, WaitingRow)),

@@ -39,7 +39,7 @@ def single_node_task(case: Case) -> Iterator[Violation]:
     """Ensures that a task lies on one node."""
     limit = case.ent.layout.capacity
     for row, placement in case.rows.placements.items():
-        shape = case.shapes[:, row]
+        shape = case.after.shapes[:, row]
         for node in placement:
             short = [name for r, name in enumerate(RESOURCES) if shape[r] > limit[r, node]]
             if short:

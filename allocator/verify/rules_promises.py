@@ -131,6 +131,8 @@ def lease(case: Case) -> Iterator[Violation]:
     """Ensures that leases are renewed only within their limits; none are given yet."""
     for renewal in case.rows.renewals:
         yield Violation("lease", renewal.workload, "is renewed, but no leases are given")
+    for lapse in case.rows.lapsing:
+        yield Violation("lease", lapse.workload, "is said to lapse, but no leases are given")
 
 
 def reservation(case: Case) -> Iterator[Violation]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from allocator.domain import BrokenContract, Promotion, Renewal, Reservation, Unfunded
+from allocator.domain import BrokenContract, Lapse, Promotion, Renewal, Reservation, Unfunded
 from tests.builders import (
     HOUR,
     NOW,
@@ -214,6 +214,8 @@ def test_lease_and_reservation_wait_for_their_time() -> None:
     assert broken(snap, decision(snap)) == ()
     renewals = [Renewal(workload="w", protected_until=NOW + HOUR)]
     assert broken(snap, decision(snap, renewals=renewals)) == ("lease",)
+    lapsing = (Lapse(workload="w", at=NOW + HOUR, renewable=False),)
+    assert broken(snap, decision(snap, lapsing=lapsing)) == ("lease",)
     reservations = [Reservation(workload="x", pool="h100", domain=(), nodes=1, start=NOW, eligible_since=NOW, bound=NOW)]
     assert broken(snap, decision(snap, reservations=reservations)) == ("reservation",)
 
