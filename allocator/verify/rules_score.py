@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from fractions import Fraction
 from types import NoneType
 
 from allocator.domain import SolverReport
 from allocator.verify.case import Case
 from allocator.verify.verdict import Violation
 
-_GAP_TOLERANCE = 1e-9
+_GAP_TOLERANCE = Fraction(1, 10**9)
 """The gap is the one float of a decision; nothing is decided by it."""
 
 
@@ -55,6 +56,10 @@ def _proof(case: Case, report: SolverReport) -> Iterator[Violation]:
         yield Violation("score", "bound", f"{report.bound} exceeds the objective {report.objective}")
     step = case.ent.snapshot.policy.planning_step
     worth = 1000 * step * int(case.ent.market.schedulable.sum())
-    gap = (report.objective - report.bound) / worth if worth else 0.0
-    if report.gap is None or not math.isclose(report.gap, gap, rel_tol=_GAP_TOLERANCE, abs_tol=_GAP_TOLERANCE):
-        yield Violation("score", "gap", f"is {gap}, not {report.gap}")
+    gap = Fraction(report.objective - report.bound, worth) if worth else Fraction(0)
+    if (
+        report.gap is None
+        or not math.isfinite(report.gap)
+        or abs(Fraction(report.gap) - gap) > _GAP_TOLERANCE * max(Fraction(1), gap)
+    ):
+        yield Violation("score", "gap", f"is {gap.numerator} / {gap.denominator}, not {report.gap}")

@@ -64,7 +64,14 @@ def test_score_bounds(snap: Snapshot, good: Decision) -> None:
     # The gap is the difference over 1000 x 3600 s x 8 GPUs.
     assert broken(snap, solver(good, bound=best - 288_000, gap=0.01)) == ()
     assert broken(snap, solver(good, bound=None, gap=None)) == ()
-    for bound, gap in ((best + 1, 0.0), (best - 288_000, 0.02), (best, None), (None, 0.0), (best - 288_000, float("nan"))):
+    for bound, gap in (
+        (best + 1, 0.0),
+        (best - 288_000, 0.02),
+        (best, None),
+        (None, 0.0),
+        (best - 288_000, float("nan")),
+        (-(10**400), 0.5),
+    ):
         assert broken(snap, solver(good, bound=bound, gap=gap)) == ("score",)
 
 
