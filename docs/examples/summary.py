@@ -48,7 +48,7 @@ def sentences(snapshot: Snapshot, decision: Decision) -> Iterator[str]:
     yield f"Wait      {len(decision.waiting)} workloads"
     yield from (f"            {count} because {why}" for why, count in waits.most_common())
     broken = len(decision.contract_broken)
-    yield f"Promises  {broken} broken, by dead nodes or passed deadlines; none for the sake of others"
+    yield f"Promises  {broken} broken by dead nodes or passed deadlines, none for the sake of others"
     gap = decision.solver.gap
     proof = "not proven" if gap is None else f"no other choice could be worth more than {gap:.2%} of the cluster's time"
     yield f"Proof     {proof}"
