@@ -34,10 +34,15 @@ def _take_back(ent: Entitlement, plan: Plan) -> Plan:
     """Keep whoever would fit beside all that runs (`minimal`), charged and dear work first."""
     for row in sorted(plan.stops, key=lambda row: (not ent.works.charged[row], -int(ent.works.lost_cost[row]), row)):
         after = after_plan(ent, plan)
-        use = _use_of(after, row)
-        if np.all(after.free >= use):
+        if np.all(after.free >= _use_of(after, row)) and not _limited(ent, after, row):
             plan = Plan(plan.starts, plan.stops - {row}, plan.promotions)
     return plan
+
+
+def _limited(ent: Entitlement, after: AfterState, row: int) -> bool:
+    """Whether the run would break a gpu_limit beside all that runs; then its stop made room under that limit."""
+    held = after.held.sum(axis=1) + ent.works.gpus[row]
+    return any(0 <= ent.tree.gpu_limit[vertex] < held[vertex] for vertex in ent.tree.path(int(ent.works.leaf[row])))
 
 
 def _promote(ent: Entitlement, plan: Plan) -> Plan:

@@ -68,17 +68,21 @@ def _cause(ent: Entitlement, plan: Plan, row: int, forced: Forced) -> tuple[Stop
 
 
 def _beneficiaries(ent: Entitlement, plan: Plan, row: int, express: bool) -> tuple[str, ...]:
-    """Starts on the nodes of a victim that may be the reason of its stop."""
-    works = ent.snapshot.workloads
+    """Starts on the nodes of a victim that may be the reason of its stop; failing that, those under its gpu_limit."""
+    works, tree = ent.snapshot.workloads, ent.tree
     run = works[row].run
     assert run is not None
     nodes = {ent.layout.index[name] for name in run.placement}
     charged = bool(ent.works.charged[row])
-    return tuple(
-        works[other].id
+    fit = [
+        other
         for other, placed in sorted(plan.starts.items())
-        if not nodes.isdisjoint(placed.placement) and (placed.express if express else placed.charged or not charged)
-    )
+        if (placed.express if express else placed.charged or not charged)
+    ]
+    here = [other for other in fit if not nodes.isdisjoint(plan.starts[other].placement)]
+    limits = {vertex for vertex in tree.path(int(ent.works.leaf[row])) if tree.gpu_limit[vertex] >= 0}
+    below = [other for other in fit if not limits.isdisjoint(tree.path(int(ent.works.leaf[other])))]
+    return tuple(works[other].id for other in here or below)
 
 
 def _breaks(ent: Entitlement, row: int) -> bool:

@@ -203,7 +203,7 @@ def build_shapes(ent: Entitlement, drafts: Sequence[Draft]) -> tuple[Shapes, Int
         pool=np.array([draft.pool for draft in kept], dtype=np.int64),
         charged=np.array([draft.charged for draft in kept], dtype=np.bool_),
         express=np.array([draft.express for draft in kept], dtype=np.bool_),
-        open_to=np.array(masks, dtype=np.bool_).reshape(-1, num_nodes),
+        open_to=np.array(masks, dtype=np.bool_).reshape(len(kept), num_nodes),
     )
     return shapes, index
 

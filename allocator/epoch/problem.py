@@ -122,8 +122,8 @@ class FundingRow:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LimitRow:
-    """GPUs held at once under one vertex, over all pools: `kept` by what no decision stops (`kept_charged` of them charged),
-    plus victims, plus starts."""
+    """GPUs held at once under one vertex, over all pools: `kept` by what no decision stops (`kept_charged` of them charged
+    or such that nobody may stop them now), plus victims, plus starts."""
 
     vertex: int
     limit: int

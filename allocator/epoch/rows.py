@@ -51,7 +51,7 @@ def limit_rows(ent: Entitlement, offers: Offers, victims: Victims) -> tuple[Limi
     all_offers = _members(ent, offers.leaf, np.zeros_like(offers.pool), range(len(offers.work)))
     all_victims = _members(ent, victims.leaf, np.zeros_like(victims.pool), range(len(victims.work)))
     holding = ent.works.running & (ent.works.forced == Forced.NONE)
-    kept, charged = _held(ent, holding), _held(ent, holding & ent.works.charged)
+    kept, charged = _held(ent, holding), _held(ent, holding & (ent.works.charged | ~ent.works.stoppable))
     rows = []
     for vertex in map(int, limited):
         own, stopped = _array(all_offers.get((vertex, 0))), _array(all_victims.get((vertex, 0)))

@@ -72,6 +72,20 @@ class Case:
         nodes, use = self.run_on(row)
         return bool((used[:, nodes] + use <= self.ent.layout.capacity[:, nodes]).all())
 
+    def held_by(self, rows: BoolArray) -> IntArray:
+        """GPUs over all pools of the given work, by vertex, shape (num_vertices,)."""
+        held = np.zeros(self.after.held.shape[0], dtype=np.int64)
+        for row in np.flatnonzero(rows & (self.ent.works.leaf >= 0)).tolist():
+            held[list(self.ent.tree.path(int(self.ent.works.leaf[row])))] += self.ent.works.gpus[row]
+        return held
+
+    def limited(self, row: int, held: IntArray) -> set[int]:
+        """Vertices over a stopped run under which something starts, and whose gpu_limit it would break beside what is held,
+        shape (num_vertices,)."""
+        tree, works = self.ent.tree, self.ent.works
+        over = (v for v in tree.path(int(works.leaf[row])) if 0 <= tree.gpu_limit[v] < held[v] + works.gpus[row])
+        return {v for v in over if any(v in tree.path(int(works.leaf[start])) for start in self.rows.starts)}
+
     def promise_end(self, row: int) -> int:
         """Until when a start or promotion now is protected."""
         return self.ent.snapshot.now + int(self.ent.works.promise[row])

@@ -53,8 +53,8 @@ def licence(case: Case) -> Iterator[Violation]:
 
 
 def beneficiary(case: Case) -> Iterator[Violation]:
-    """Ensures that every stop is for a start in the same decision on one of its nodes, or is forced by a drain or dead node,
-    and says so."""
+    """Ensures that every stop is for a start in the same decision on one of its nodes or under the same full gpu_limit, or is
+    forced by a drain or dead node, and says so."""
     forced, index = case.ent.works.forced, {work.id: row for row, work in enumerate(case.ent.snapshot.workloads)}
     for row, stop in case.rows.stops.items():
         if forced[row] != Forced.NONE:
@@ -63,11 +63,12 @@ def beneficiary(case: Case) -> Iterator[Violation]:
         if not stop.beneficiaries:
             yield Violation("beneficiary", case.id(row), "is stopped for nobody")
         nodes = set(case.run_on(row)[0].tolist())
+        shared = case.limited(row, case.after.held.sum(axis=1))
         for name in stop.beneficiaries:
             start = case.rows.placements.get(index.get(name, -1))
             if start is None:
                 yield Violation("beneficiary", case.id(row), f"is stopped for {name}, which does not start")
-            elif nodes.isdisjoint(start):
+            elif nodes.isdisjoint(start) and shared.isdisjoint(case.ent.tree.path(int(case.ent.works.leaf[index[name]]))):
                 yield Violation("beneficiary", case.id(row), f"is stopped for {name}, which starts on none of its nodes")
         if len(set(stop.beneficiaries)) < len(stop.beneficiaries):
             yield Violation("beneficiary", case.id(row), "names a beneficiary twice")
@@ -89,13 +90,17 @@ def _forced_stop(case: Case, row: int) -> Iterator[Violation]:
 
 def charged_first(case: Case) -> Iterator[Violation]:
     """Ensures that charged work is not stopped where stopping uncharged work would do."""
-    for row in np.flatnonzero(_charged_stops(case)).tolist():
-        if case.returns(row, case.after.used_charged):
+    stops = np.flatnonzero(_charged_stops(case)).tolist()
+    firm = case.after.kept & ~case.after.charged & ~case.ent.works.stoppable
+    used = case.after.used_charged + (case.after.before.on_nodes(firm, len(case.ent.layout.names)) if stops else 0)
+    held = case.after.held_charged.sum(axis=1) + (case.held_by(firm) if stops else 0)
+    for row in stops:
+        if case.returns(row, used) and not case.limited(row, held):
             yield Violation("charged_first", case.id(row), "is stopped, but would fit where it ran beside all charged work")
 
 
 def minimal(case: Case) -> Iterator[Violation]:
     """Ensures that no stop could be taken back with all the rest unchanged."""
     for row in np.flatnonzero(case.after.voluntary).tolist():
-        if case.returns(row, case.after.used):
+        if case.returns(row, case.after.used) and not case.limited(row, case.after.held.sum(axis=1)):
             yield Violation("minimal", case.id(row), "is stopped, but would still fit where it ran")

@@ -264,7 +264,8 @@ class Constraints:
         started = total([variables.start[j] for j in offers], problem.offers.gpus[offers].tolist())
         left = total(variables.stops_of(others), problem.victims.gpus[others].tolist())
         kept = row.kept_charged + int(problem.victims.gpus[others].sum()) + int(problem.victims.gpus[victim])
-        return kept + started - left > row.limit
+        promoted = self._promoted([(int(r), int(problem.victims.gpus[r])) for r in row.victims])
+        return kept + started + promoted - left > row.limit
 
     def _unallocated_last(self) -> None:
         """Ensures that entitled work waits only if charged work leaves it no room, for the offers named.
