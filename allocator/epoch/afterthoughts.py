@@ -6,22 +6,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from allocator.epoch.problem import EpochProblem
 from allocator.epoch.solution import EpochSolution
-from allocator.topology.layout import CPUS, GPUS, MEMORY, UNLIMITED, BoolArray, IntArray
+from allocator.topology.layout import CPUS, GPUS, MEMORY, BoolArray, IntArray
 
 
 def overlooked(problem: EpochProblem, solution: EpochSolution) -> list[int]:
-    """Charged offers of entitled work that waits, fits beside all charged work, and has no excuse that engines know of."""
+    """Charged offers of entitled work that waits and fits beside all work that does not surely give way."""
     if not np.any(problem.offers.entitled):
         return []
     started = np.zeros(len(problem.names), dtype=np.bool_)
     started[problem.offers.work[sorted(solution.starts)]] = True
     waiting = [j for j in claimants(problem) if not started[problem.offers.work[j]]]
-    room = _room_beside_charged(problem, solution) if waiting else problem.free
-    return [j for j in waiting if _funded(problem, solution, j) and not _large(problem, solution, j) and _fits(problem, room, j)]
+    sizes = {int(problem.shapes.need[GPUS, problem.offers.shape[j]]) for j in waiting}
+    room = {need: _room_beside(problem, solution, *gives_way(problem, need)) for need in sizes}
+    return [j for j in waiting if _funded(problem, solution, j) and _fits(problem, room, j)]
 
 
 def claimants(problem: EpochProblem) -> list[int]:
@@ -35,10 +38,19 @@ def claimants(problem: EpochProblem) -> list[int]:
 
 
 def only_gpus_bind(problem: EpochProblem) -> BoolArray:
-    """Shapes whose nodes state no CPUs and memory that they could run out of, shape (num_shapes,)."""
-    shapes, capacity = problem.shapes, problem.capacity
-    bound = [np.any(shapes.open_to & (capacity[r] < UNLIMITED), axis=1) & (shapes.need[r] > 0) for r in (CPUS, MEMORY)]
-    return np.asarray(~(bound[0] | bound[1]))
+    """Shapes on all of whose nodes GPUs run out before CPUs and memory do, shape (num_shapes,).
+
+    So it is where everything that lies or may lie on a node takes no more CPUs and GiB per GPU than the node has.
+    """
+    plentiful = np.ones(problem.capacity.shape[1], dtype=np.bool_)
+    for resource in (CPUS, MEMORY):
+        gpus, own = problem.capacity[GPUS], problem.capacity[resource]
+        plentiful &= problem.free[resource] * gpus >= own * np.maximum(problem.free[GPUS], 0)
+        for nodes, need in zip(problem.victims.nodes, problem.victims.need, strict=True):
+            plentiful[nodes] &= need[resource] * gpus[nodes] <= own[nodes] * need[GPUS]
+        for need, open_to in zip(problem.shapes.need.T, problem.shapes.open_to, strict=True):
+            plentiful[open_to] &= need[resource] * gpus[open_to] <= own[open_to] * need[GPUS]
+    return np.asarray(~np.any(problem.shapes.open_to & ~plentiful, axis=1))
 
 
 def _lane_is_tight(problem: EpochProblem, pool: int) -> bool:
@@ -46,19 +58,18 @@ def _lane_is_tight(problem: EpochProblem, pool: int) -> bool:
     return int(offers.gpus[offers.express & (offers.pool == pool)].sum()) > int(problem.express_room[pool])
 
 
-def large_unallocated(problem: EpochProblem, pool: int, need: int) -> tuple[IntArray, IntArray]:
-    """Uncharged victims and offers of a pool whose stop could idle more than a unit of `need` GPUs uses."""
+def gives_way(problem: EpochProblem, need: int) -> tuple[BoolArray, BoolArray]:
+    """Unallocated work that a unit of `need` GPUs may displace whatever happens: victims, and shapes of offers.
+
+    It lies on one node and has at most one GPU more than the unit, so that its stop never idles more than the unit uses.
+    Larger work may have to give way too, depending on what would idle: no engine states that.
+    """
     victims, offers = problem.victims, problem.offers
-    spans = np.array([len(nodes) > 1 for nodes in victims.nodes], dtype=np.bool_)
-    kept = ~victims.charged & (victims.pool == pool) & (spans | (victims.gpus > need + 1))
-    starts = ~offers.charged & (offers.pool == pool) & ((offers.units > 1) | (offers.gpus > need + 1))
-    return np.flatnonzero(kept), np.flatnonzero(starts)
-
-
-def _large(problem: EpochProblem, solution: EpochSolution, j: int) -> bool:
-    need = int(problem.shapes.need[GPUS, problem.offers.shape[j]])
-    victims, starts = large_unallocated(problem, int(problem.offers.pool[j]), need)
-    return any(r not in solution.stops for r in victims.tolist()) or any(i in solution.starts for i in starts.tolist())
+    alone = np.array([len(nodes) == 1 for nodes in victims.nodes], dtype=np.bool_)
+    large = ~offers.charged & ((offers.units > 1) | (offers.gpus > need + 1))
+    shapes = ~problem.shapes.charged
+    shapes[offers.shape[large]] = False
+    return ~victims.charged & alone & (victims.gpus <= need + 1), shapes
 
 
 def _funded(problem: EpochProblem, solution: EpochSolution, j: int) -> bool:
@@ -72,24 +83,25 @@ def _funded(problem: EpochProblem, solution: EpochSolution, j: int) -> bool:
     return True
 
 
-def _room_beside_charged(problem: EpochProblem, solution: EpochSolution) -> IntArray:
-    """What no charged work, and nothing that may not be stopped, uses after the solution, shape (3, num_nodes)."""
+def _room_beside(problem: EpochProblem, solution: EpochSolution, yields: BoolArray, shapes: BoolArray) -> IntArray:
+    """What is left on each node if the given victims and shapes gave way, and all the rest stayed, shape (3, num_nodes)."""
     free = problem.free.copy()
     promoted = {int(problem.promotions.victim[u]) for u in solution.promotions}
     for r, nodes in enumerate(problem.victims.nodes):
-        if r in solution.stops or not (problem.victims.charged[r] or r in promoted):
+        if r in solution.stops or (yields[r] and r not in promoted):
             free[:, nodes] += problem.victims.need[r]
     for j, placement in solution.starts.items():
-        if problem.offers.charged[j]:
+        if not shapes[problem.offers.shape[j]]:
             for node, units in placement.items():
                 free[:, node] -= units * problem.shapes.need[:, problem.offers.shape[j]]
     return free
 
 
-def _fits(problem: EpochProblem, room: IntArray, j: int) -> bool:
+def _fits(problem: EpochProblem, rooms: Mapping[int, IntArray], j: int) -> bool:
     offers, shapes = problem.offers, problem.shapes
     s, level = int(offers.shape[j]), int(offers.required[j])
-    units = np.where(shapes.open_to[s], np.maximum(room[GPUS], 0) // shapes.need[GPUS, s], 0)
+    room = np.maximum(rooms[int(shapes.need[GPUS, s])][GPUS], 0)
+    units = np.where(shapes.open_to[s], room // shapes.need[GPUS, s], 0)
     domain = problem.node_domain[level] if level >= 0 else np.zeros_like(units)
     return bool(np.any(np.bincount(domain, weights=units) >= int(offers.units[j])))
 
@@ -99,7 +111,7 @@ def misplaced(problem: EpochProblem, solution: EpochSolution) -> list[int]:
     stopped = [r for r in sorted(solution.stops) if problem.victims.charged[r]]
     if not stopped:
         return []
-    room = _room_beside_charged(problem, solution)
+    room = _room_beside(problem, solution, ~problem.victims.charged, ~problem.shapes.charged)
     limited = {r for row in problem.limits for r in row.victims.tolist()}
     found = []
     for r in stopped:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from ortools.sat.python import cp_model
 
-from allocator.epoch.afterthoughts import large_unallocated
+from allocator.epoch.afterthoughts import gives_way
 from allocator.epoch.problem import EpochProblem, LimitRow
 from allocator.models.cpsat.variables import Variables, most_units, total
 from allocator.topology.layout import CPUS, GPUS, MEMORY
@@ -23,7 +23,6 @@ class Constraints:
         self._model, self._problem, self._variables = model, problem, variables
         self._claims, self._displaced = claims, displaced
         self._shortage: dict[tuple[int, int], cp_model.IntVar] = {}
-        self._large: dict[tuple[int, int], cp_model.IntVar] = {}
         self._room: dict[int, dict[int, cp_model.IntVar]] = {}
         self._promotion_of = {int(r): u for u, r in enumerate(problem.promotions.victim) if r >= 0}
 
@@ -268,7 +267,7 @@ class Constraints:
         return kept + started + promoted - left > row.limit
 
     def _unallocated_last(self) -> None:
-        """Ensures that entitled work waits only if charged work leaves it no room, for the offers named.
+        """Ensures that entitled work waits only if work that does not surely give way leaves it no room, for the offers named.
 
         A relaxation where stops would idle much: that is mended, and paid for, after the solve.
         """
@@ -280,17 +279,16 @@ class Constraints:
         shape, units = int(offers.shape[j]), int(offers.units[j])
         short = [self._short_of(i, int(offers.promise_cost[j])) for i, row in enumerate(self._problem.funding) if j in row.offers]
         excuses = [variables.start[i] for i in np.flatnonzero(offers.work == offers.work[j])] + short
-        excuses.append(self._large_unallocated(int(offers.pool[j]), int(self._problem.shapes.need[GPUS, shape])))
         by_domain: dict[int, list[cp_model.IntVar]] = {}
-        for k, room in self._room_beside_charged(shape).items():
+        for k, room in self._room_beside_firm(shape).items():
             cell = int(self._problem.classes.cell[k])
             domain = int(self._problem.cell_domain[offers.required[j], cell]) if offers.required[j] >= 0 else 0
             by_domain.setdefault(domain, []).append(room)
         for rooms in by_domain.values():
             self._model.add(total(rooms) < units).only_enforce_if([excuse.negated() for excuse in excuses])
 
-    def _room_beside_charged(self, shape: int) -> dict[int, cp_model.IntVar]:
-        """By class, no fewer units of a shape than would fit beside charged work alone, were all unallocated work gone."""
+    def _room_beside_firm(self, shape: int) -> dict[int, cp_model.IntVar]:
+        """By class, no fewer units of a shape than would fit if all unallocated work that surely gives way were gone."""
         if shape not in self._room:
             most = most_units(self._problem)[shape]
             self._room[shape] = {int(k): self._class_room(shape, int(k), int(most[k])) for k in np.flatnonzero(most)}
@@ -299,34 +297,23 @@ class Constraints:
     def _class_room(self, shape: int, k: int, most: int) -> cp_model.IntVar:
         problem, variables = self._problem, self._variables
         need, free, size = int(problem.shapes.need[GPUS, shape]), int(problem.classes.free[GPUS, k]), int(problem.classes.size[k])
+        yields, light = gives_way(problem, need)
         room = variables.integer(0, most, None)
-        charged = [s for s in variables.shapes_on(k) if problem.shapes.charged[s]]
-        units, charged = variables.units_on(k, charged)
-        sizes = [int(problem.shapes.need[GPUS, s]) for s in charged]
-        gives_way = [(r, own[GPUS]) for r, own in problem.classes.residents[k] if not problem.victims.charged[r]]
-        stays = [(r, own[GPUS]) for r, own in problem.classes.residents[k] if problem.victims.charged[r]]
-        leaves = free + sum(gpus for _, gpus in gives_way)
+        units, firm = variables.units_on(k, [s for s in variables.shapes_on(k) if not light[s]])
+        sizes = [int(problem.shapes.need[GPUS, s]) for s in firm]
+        leaving = [(r, own[GPUS]) for r, own in problem.classes.residents[k] if yields[r]]
+        stays = [(r, own[GPUS]) for r, own in problem.classes.residents[k] if not yields[r]]
+        leaves = free + sum(gpus for _, gpus in leaving)
         if size == 1:
-            freed = total([variables.stop[r] for r, _ in stays], [gpus for _, gpus in stays]) - self._promoted(gives_way)
+            freed = total([variables.stop[r] for r, _ in stays], [gpus for _, gpus in stays]) - self._promoted(leaving)
             self._model.add(need * room > leaves + freed - total(units, sizes) - need)
             return room
-        # Wherever they lie, charged units block no more than the units of this shape that they could cover.
-        whole: cp_model.LinearExprT = size * (leaves // need) - size * self._promoted([(r, -(-g // need)) for r, g in gives_way])
+        # Wherever they lie, firm units block no more than the units of this shape that they could cover.
+        whole: cp_model.LinearExprT = size * (leaves // need) - size * self._promoted([(r, -(-g // need)) for r, g in leaving])
         for r, gpus in stays:
             whole = whole + size * ((leaves + gpus) // need - leaves // need) * variables.stop[r]
         self._model.add(room >= whole - total(units, [-(-own // need) for own in sizes]))
         return room
-
-    def _large_unallocated(self, pool: int, need: int) -> cp_model.IntVar:
-        """A Boolean that may be true only if unallocated work runs whose stop could idle more than a unit of this size uses."""
-        if (pool, need) not in self._large:
-            problem, variables = self._problem, self._variables
-            kept, starts = large_unallocated(problem, pool, need)
-            large = variables.boolean(None)
-            causes = [variables.stop[r].negated() for r in kept] + [variables.start[j] for j in starts]
-            self._model.add_bool_or([large.negated(), *causes])
-            self._large[pool, need] = large
-        return self._large[pool, need]
 
 
 def _by_value(values: np.ndarray) -> list[list[int]]:
