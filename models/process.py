@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from typing import BinaryIO
+from typing import IO
 
 from allocator.epoch.problem import EpochProblem
 from allocator.epoch.solution import EpochSolution
@@ -17,6 +17,9 @@ from allocator.models.protocol import EngineResult, Limits, Status
 from allocator.models.worker import read_message, write_message
 
 logger = logging.getLogger(__name__)
+
+GRACE_SECONDS = 2.0
+"""An idle child needs this long at most to notice that its input has ended."""
 
 _BOOT = "import sys; sys.path[:] = {path!r}; from allocator.models.worker import main; main()"
 
@@ -41,7 +44,8 @@ class SolverProcess:
         with self._lock:
             self.warm()
             child = self._child
-            assert child is not None and child.stdin is not None and child.stdout is not None
+            if child is None or child.stdin is None or child.stdout is None:
+                raise RuntimeError("a warm child has both pipes")
             answer: list[bytes | None] = []
             request = pickle.dumps((name, problem, limits, guess), protocol=pickle.HIGHEST_PROTOCOL)
             talk = threading.Thread(target=_converse, args=(child.stdin, child.stdout, request, answer), daemon=True)
@@ -61,6 +65,18 @@ class SolverProcess:
         child.wait()
         return f"the solver process ended with status {child.returncode}"
 
+    def close(self) -> None:
+        """Let the child end by itself, and kill it if it does not."""
+        if self._child is None:
+            return
+        if self._child.stdin is not None:
+            _close(self._child.stdin)
+        try:
+            self._child.wait(GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            logger.debug("the solver process does not end by itself")
+        self.kill()
+
     def kill(self) -> None:
         """End the child at once. The next call starts a new one."""
         if self._child is not None:
@@ -72,7 +88,7 @@ class SolverProcess:
             self._child = None
 
 
-def _converse(requests: BinaryIO, answers: BinaryIO, request: bytes, answer: list[bytes | None]) -> None:
+def _converse(requests: IO[bytes], answers: IO[bytes], request: bytes, answer: list[bytes | None]) -> None:
     try:
         write_message(requests, request)
         answer.append(read_message(answers))
@@ -80,7 +96,7 @@ def _converse(requests: BinaryIO, answers: BinaryIO, request: bytes, answer: lis
         answer.append(None)  # the child is gone; the caller reports its exit status
 
 
-def _close(pipe: BinaryIO) -> None:
+def _close(pipe: IO[bytes]) -> None:
     try:
         pipe.close()
     except OSError:
@@ -88,7 +104,7 @@ def _close(pipe: BinaryIO) -> None:
 
 
 _shared = SolverProcess()
-atexit.register(_shared.kill)
+atexit.register(_shared.close)
 
 
 def shared_process() -> SolverProcess:

@@ -7,7 +7,7 @@ import pickle
 import struct
 import sys
 import traceback
-from typing import BinaryIO
+from typing import IO
 
 from allocator.epoch.problem import EpochProblem
 from allocator.epoch.solution import EpochSolution
@@ -37,7 +37,7 @@ def _answer(name: str, problem: EpochProblem, limits: Limits, guess: EpochSoluti
         return EngineResult(name, Status.UNKNOWN, None, None, None, note=f"{type(error).__name__}: {error}")
 
 
-def read_message(stream: BinaryIO) -> bytes | None:
+def read_message(stream: IO[bytes]) -> bytes | None:
     """One message, or None at the end of the stream."""
     header = stream.read(8)
     if len(header) < 8:
@@ -46,7 +46,7 @@ def read_message(stream: BinaryIO) -> bytes | None:
     return stream.read(size)
 
 
-def write_message(stream: BinaryIO, message: bytes) -> None:
+def write_message(stream: IO[bytes], message: bytes) -> None:
     """A message behind its length."""
     stream.write(struct.pack("<Q", len(message)) + message)
     stream.flush()

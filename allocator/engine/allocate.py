@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from heapq import heapify, heappop, heappush
 
 from allocator.domain import Decision, InfeasibleError, Snapshot, SolverReport
 from allocator.engine.clock import Clock
 from allocator.engine.last_pass import last_pass
-from allocator.engine.plan import after_plan, plan_of
+from allocator.engine.plan import Plan, after_plan, plan_of
 from allocator.engine.portfolio import ENGINES, Answers, run_engines
 from allocator.engine.report import decision_of
 from allocator.entitlement import Entitlement, entitle
@@ -35,7 +37,13 @@ class Rung:
 
 
 def allocate(
-    snapshot: Snapshot, *, time_limit: float = 10.0, engine: str = "portfolio", seed: int = 0, gap: float = 0.0, previous: Decision | None = None
+    snapshot: Snapshot,
+    *,
+    time_limit: float = 10.0,
+    engine: str = "portfolio",
+    seed: int = 0,
+    gap: float = 0.0,
+    previous: Decision | None = None,
 ) -> Decision:
     """Decide one epoch.
 
@@ -93,22 +101,19 @@ def _reserve(clock: Clock, time_limit: float) -> float:
     return min(0.1 + 2 * clock.elapsed, time_limit / 2)
 
 
-def _best_verified(
-    ent: Entitlement, problem: EpochProblem, answers: Answers, clock: Clock, digest: str, seed: int
-) -> Decision:
+def _best_verified(ent: Entitlement, problem: EpochProblem, answers: Answers, clock: Clock, digest: str, seed: int) -> Decision:
     """The best answer that the verifier accepts; what it refuses is reported, and the next rung answers."""
-    constant = score_of(after_plan(ent, plan_of(problem, KEEP))).total
     notes = list(answers.notes)
-    for rung in _rungs(answers):
-        with clock.step("last_pass"):
-            plan = last_pass(ent, plan_of(problem, rung.solution))
+    constant = score_of(after_plan(ent, plan_of(problem, KEEP))).total
+    for rung, plan, score in _by_score(ent, problem, _rungs(answers), constant, clock):
+        bound, refuted = _bound_of(answers, score.total - constant)
         with clock.step("verify"):
-            score = score_of(after_plan(ent, plan))
-            bound = None if answers.bound is None else constant + answers.bound
-            solver = _report(problem, rung, answers, score, bound, seed, notes)
+            solver = _report(problem, rung, answers, score, None if bound is None else constant + bound, seed, notes + refuted)
             decision = decision_of(ent, plan, digest, solver, {})
             verdict = verify(ent.snapshot, decision, ent)
         if verdict.ok:
+            for note in refuted:
+                logger.error("%s", note)
             with clock.step("explain"):
                 decision = annotate(ent, decision)
             return replace(decision, timing=clock.timing())
@@ -118,10 +123,44 @@ def _best_verified(
 
 
 def _rungs(answers: Answers) -> list[Rung]:
-    """Answers by value, keep before its equals: a change must strictly lower the score."""
+    """Keep, and every answer, the earlier ones first."""
     found = [Rung("keep", KEEP, 0)]
-    found += [Rung(r.engine, r.solution, r.value) for r in answers.results if r.solution is not None and r.value is not None]
-    return sorted(found, key=lambda rung: rung.value)
+    return found + [
+        Rung(r.engine, r.solution, r.value) for r in answers.results if r.solution is not None and r.value is not None
+    ]
+
+
+def _by_score(
+    ent: Entitlement, problem: EpochProblem, rungs: Sequence[Rung], constant: int, clock: Clock
+) -> Iterator[tuple[Rung, Plan, Score]]:
+    """The rungs by their score after the last pass, keep before its equals: a change must strictly lower the score.
+
+    The last pass may cost score, so a rung queues up again once that is known. Most are never looked at.
+    """
+    mended: dict[int, tuple[Plan, Score]] = {}
+    queue = [(rung.value, order) for order, rung in enumerate(rungs)]
+    heapify(queue)
+    while queue:
+        _, order = heappop(queue)
+        if order in mended:
+            yield rungs[order], *mended[order]
+            continue
+        with clock.step("last_pass"):
+            plan = last_pass(ent, plan_of(problem, rungs[order].solution))
+            mended[order] = plan, score_of(after_plan(ent, plan))
+        heappush(queue, (mended[order][1].total - constant, order))
+
+
+def _bound_of(answers: Answers, value: int) -> tuple[int | None, list[str]]:
+    """The tightest bound that a decision of this value does not refute, and notes on those that it does."""
+    bounds = {result.engine: result.bound for result in answers.results if result.bound is not None}
+    standing = [bound for bound in bounds.values() if bound <= value]
+    refuted = [
+        f"{engine}: its bound {bound} lies above the value {value} of this decision"
+        for engine, bound in bounds.items()
+        if bound > value
+    ]
+    return max(standing, default=None), refuted
 
 
 def _report(

@@ -103,5 +103,3 @@ def _clear(room: Room, starts: dict[int, Placed], stops: set[int], rows: Iterabl
         room.stop(row, refund=row in starts)
         if starts.pop(row, None) is None:
             stops.add(row)
-
-

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from allocator.engine.clock import Clock
 from allocator.epoch import EpochProblem
+from allocator.epoch.solution import value_of
 from allocator.models.greedy import solver as greedy
 from allocator.models.process import shared_process
 from allocator.models.protocol import EngineResult, Limits, Status
@@ -20,10 +21,9 @@ LEAST_SECONDS = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """All results, the best bound on the value of any decision, and what went wrong on the way."""
+    """All results, and what went wrong on the way."""
 
     results: tuple[EngineResult, ...]
-    bound: int | None
     notes: tuple[str, ...]
 
 
@@ -52,11 +52,26 @@ def run_engines(problem: EpochProblem, engine: str, clock: Clock, reserve: float
             result = shared_process().solve(
                 name, problem, Limits(seconds * 0.95, gap, seed), _best(results).solution, clock.deadline - reserve
             )
+        result = _checked(problem, result)
         results.append(result)
         bound = _tighter(bound, result.bound)
         if result.note or result.status in (Status.INFEASIBLE, Status.INVALID):
             notes.append(f"{name}: {result.note or result.status.value}")
-    return Answers(tuple(results), bound, tuple(notes))
+    return Answers(tuple(results), tuple(notes))
+
+
+def _checked(problem: EpochProblem, result: EngineResult) -> EngineResult:
+    """The result, if its solution is worth what the engine says; else it proves nothing, and the note says why."""
+    if result.solution is None:
+        return result
+    try:
+        value = value_of(problem, result.solution)
+    except (LookupError, TypeError, ValueError) as error:
+        note = f"its solution cannot be read ({type(error).__name__}: {error})"
+        return replace(result, solution=None, value=None, bound=None, note=note)
+    if value == result.value:
+        return result
+    return replace(result, value=value, bound=None, note=f"its solution is worth {value}, not {result.value}")
 
 
 def _exact(engine: str) -> Iterable[str]:
@@ -71,8 +86,8 @@ def _best(results: Iterable[EngineResult]) -> EngineResult:
 
 
 def _closed(results: Iterable[EngineResult], bound: int | None, gap: int) -> bool:
-    value = _best(results).value
-    return bound is not None and value is not None and value - bound <= gap
+    # A value below the bound breaks a rule that only the last pass mends, at a price: it closes nothing.
+    return bound is not None and any(result.value is not None and 0 <= result.value - bound <= gap for result in results)
 
 
 def _tighter(bound: int | None, other: int | None) -> int | None:

@@ -21,7 +21,8 @@ def decision_of(ent: Entitlement, plan: Plan, digest: str, solver: SolverReport,
         starts=tuple(_start(ent, row, placed) for row, placed in sorted(plan.starts.items())),
         preemptions=tuple(_preemption(ent, plan, row) for row in sorted({*forced, *plan.stops})),
         promotions=tuple(
-            Promotion(workload=ent.snapshot.workloads[row].id, protected_until=_promise_end(ent, row)) for row in sorted(plan.promotions)
+            Promotion(workload=ent.snapshot.workloads[row].id, protected_until=_promise_end(ent, row))
+            for row in sorted(plan.promotions)
         ),
         contract_broken=tuple(_broken(ent, row) for row in forced if _breaks(ent, row)),
         timing=timing,
@@ -75,9 +76,7 @@ def _beneficiaries(ent: Entitlement, plan: Plan, row: int, express: bool) -> tup
     nodes = {ent.layout.index[name] for name in run.placement}
     charged = bool(ent.works.charged[row])
     fit = [
-        other
-        for other, placed in sorted(plan.starts.items())
-        if (placed.express if express else placed.charged or not charged)
+        other for other, placed in sorted(plan.starts.items()) if (placed.express if express else placed.charged or not charged)
     ]
     here = [other for other in fit if not nodes.isdisjoint(plan.starts[other].placement)]
     limits = {vertex for vertex in tree.path(int(ent.works.leaf[row])) if tree.gpu_limit[vertex] >= 0}

@@ -126,7 +126,9 @@ def _needed_under_limit(problem: EpochProblem, solution: EpochSolution, r: int) 
     promoted = {int(problem.promotions.victim[u]) for u in solution.promotions}
     for row in problem.limits:
         if r in row.victims:
-            started = sum(int(problem.offers.gpus[j]) for j in row.offers.tolist() if j in solution.starts and problem.offers.charged[j])
+            started = sum(
+                int(problem.offers.gpus[j]) for j in row.offers.tolist() if j in solution.starts and problem.offers.charged[j]
+            )
             stays = sum(
                 int(problem.victims.gpus[v])
                 for v in row.victims.tolist()

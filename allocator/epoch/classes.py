@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -38,12 +39,14 @@ def build_cells(ent: Entitlement, level: int) -> Cells:
     _, first, of_node = np.unique(np.stack([ent.layout.pool, domain]), axis=1, return_index=True, return_inverse=True)
     cell_domain = ent.layout.domain[:, first].copy()
     cell_domain[level + 1 :] = -1
-    return Cells(of_node=of_node.reshape(-1).astype(np.int64), domain=cell_domain.reshape(num_levels, -1), pool=ent.layout.pool[first])
+    return Cells(
+        of_node=of_node.reshape(-1).astype(np.int64), domain=cell_domain.reshape(num_levels, -1), pool=ent.layout.pool[first]
+    )
 
 
 def _divides_all(sizes: Sequence[int]) -> bool:
     """True if each size divides the next larger one: then counts of sizes pack whenever they add up."""
-    return all(large % small == 0 for small, large in zip(sizes, sizes[1:], strict=False))
+    return all(large % small == 0 for small, large in pairwise(sizes))
 
 
 def _counts_decode(needs: IntArray, room: IntArray, whole: bool) -> bool:
@@ -92,9 +95,7 @@ def build_classes(
     return _as_classes(members, cells, free, whole, residents, len(whole))
 
 
-def _mergeable(
-    shapes: Shapes, node: int, free: IntArray, own: Sequence[Resident], whole: bool, placed: int
-) -> bool:
+def _mergeable(shapes: Shapes, node: int, free: IntArray, own: Sequence[Resident], whole: bool, placed: int) -> bool:
     if len(own) > 1 or (own and free[GPUS, node] > 0) or placed:
         return False
     room = free[:, node] + (np.array(own[0][1]) if own else 0)

@@ -15,7 +15,11 @@ Slots = dict[tuple[int, int], list[int]]
 
 
 def decode_counts(
-    problem: EpochProblem, start: IntArray, stop: IntArray, counts: Mapping[tuple[int, int], int], units: Mapping[tuple[int, int], int]
+    problem: EpochProblem,
+    start: IntArray,
+    stop: IntArray,
+    counts: Mapping[tuple[int, int], int],
+    units: Mapping[tuple[int, int], int],
 ) -> dict[int, dict[int, int]]:
     """Lay the units of every started offer on nodes.
 

@@ -105,7 +105,8 @@ class _Facts:
 
 def draft_offers(ent: Entitlement) -> list[Draft]:
     """All offers of all candidates, before ranking."""
-    facts, drafts = _Facts(ent), []
+    facts = _Facts(ent)
+    drafts: list[Draft] = []
     for row in np.flatnonzero(ent.works.candidate):
         work = ent.snapshot.workloads[int(row)]
         for pool in _accepted_pools(ent, work):
@@ -129,7 +130,8 @@ def _offers_in_pool(ent: Entitlement, facts: _Facts, row: int, work: Workload, p
             continue
         yield Draft(
             row=row, pool=pool, charged=charged, express=express, promise_cost=cost, must_be_unfunded=must_be_unfunded,
-            need=need, units=1 if whole else work.tasks, unit_tasks=scale, required=-1 if whole or work.tasks == 1 else required,
+            need=need, units=1 if whole else work.tasks, unit_tasks=scale,
+            required=-1 if whole or work.tasks == 1 else required,
             segment=segment if work.tasks > 1 else (-1, 0), spread=spread, fewest=fewest, open_to=mask.tobytes(),
         )  # fmt: skip
 
@@ -165,10 +167,12 @@ def number_queues(ent: Entitlement, drafts: Sequence[Draft]) -> tuple[list[Draft
         by_row.setdefault(draft.row, []).append(draft)
     queues: dict[tuple[object, ...], list[int]] = {}
     for row, own in by_row.items():
-        queues.setdefault((int(ent.works.leaf[row]), bool(ent.works.entitled[row]), *sorted((draft.kind for draft in own), key=repr)), []).append(row)
+        queues.setdefault(
+            (int(ent.works.leaf[row]), bool(ent.works.entitled[row]), *sorted((draft.kind for draft in own), key=repr)), []
+        ).append(row)
     ordered: list[Draft] = []
     numbers: list[int] = []
-    for number, rows in enumerate(sorted(queues.values(), key=lambda rows: min(rows))):
+    for number, rows in enumerate(sorted(queues.values(), key=min)):
         rows.sort(key=lambda row: _rank_key(ent, row))
         for row in rows[: _most_that_fit(ent, by_row[rows[0]])]:
             ordered += by_row[row]
@@ -215,7 +219,9 @@ def build_offers(ent: Entitlement, drafts: Sequence[Draft], queue: IntArray, sha
     gpus = works.gpus[row]
     express = np.array([draft.express for draft in drafts], dtype=np.bool_)
     gain = works.order_cost[row] + idle_cost(policy) * gpus
-    gain = gain + np.array([express_cost(policy, int(g)) if e else 0 for g, e in zip(gpus, express, strict=True)], dtype=np.int64)
+    gain = gain + np.array(
+        [express_cost(policy, int(g)) if e else 0 for g, e in zip(gpus, express, strict=True)], dtype=np.int64
+    )
     levels = len(ent.layout.levels)
     return Offers(
         work=row,

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from allocator.entitlement.curve import Curve
 from allocator.topology.layout import BoolArray, IntArray
-
 
 Resident = tuple[int, tuple[int, int, int]]
 """A victim on a class, and the GPUs, CPUs and GiB that it holds on each node of it."""
@@ -40,7 +41,8 @@ class Offers:
     `work` is the row in the work table, `queue` numbers the offers that differ in nothing but their rank: inside one queue
     earlier offers start first. `promise_cost` is in GPU-seconds (0: draws on no budget). `gain` is what starting saves
     whatever the shares say: waiting (order, express) and idle GPUs. `required` is a level index or -1, `segment_level`
-    likewise. `entitled` marks offers of entitled work. `spread[j, l]` is the cost of a further domain of level l beyond `fewest[j, l]`. `must_be_unfunded` marks
+    likewise. `entitled` marks offers of entitled work. `spread[j, l]` is the cost of a further domain of level l beyond
+    `fewest[j, l]`. `must_be_unfunded` marks
     uncharged offers of work that could be funded alone: they stand only if this decision leaves too little.
     Costs are in 1/1000 GPU-second.
     """
@@ -189,3 +191,10 @@ class EpochProblem:
     max_stops: int | None
     step_gpus: int
     names: tuple[str, ...]
+
+
+def charged_twins(offers: Offers) -> dict[int, int]:
+    """For each uncharged offer of fundable work, the charged offer of the same workload in the same pool."""
+    charged = {(int(offers.work[j]), int(offers.pool[j])): int(j) for j in np.flatnonzero(offers.charged & ~offers.express)}
+    pairs = {int(j): charged.get((int(offers.work[j]), int(offers.pool[j]))) for j in np.flatnonzero(offers.must_be_unfunded)}
+    return {j: twin for j, twin in pairs.items() if twin is not None}

@@ -65,7 +65,7 @@ def _share_value(problem: EpochProblem, started: IntArray, stopped: IntArray, pr
 
 
 def placed_gpus(problem: EpochProblem, solution: EpochSolution) -> IntArray:
-    """GPUs placed on each node that was wholly free just before now: started at now (nobody stops that), or by this solution."""
+    """GPUs started on each node that was wholly free just before now: at this instant already, or by this solution."""
     placed = problem.whole_placed.copy()
     for offer, placement in solution.starts.items():
         size = int(problem.shapes.need[GPUS, problem.offers.shape[offer]])

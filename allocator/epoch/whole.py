@@ -12,7 +12,7 @@ from allocator.topology.layout import GPUS, IntArray
 
 
 def whole_weight(ent: Entitlement) -> IntArray:
-    """How often each node counts as wholly free: for itself and for every domain that consists of it alone, shape (num_nodes,)."""
+    """How often each node counts as wholly free, shape (num_nodes,): for itself and for every domain that is it alone."""
     layout = ent.layout
     whole = whole_before(ent)
     own = whole[-1][layout.domain[-1], layout.pool].astype(np.int64)

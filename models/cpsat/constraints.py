@@ -8,9 +8,12 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from allocator.epoch.afterthoughts import gives_way
-from allocator.epoch.problem import EpochProblem, LimitRow
-from allocator.models.cpsat.variables import Variables, most_units, total
+from allocator.epoch.problem import EpochProblem, LimitRow, charged_twins
+from allocator.models.cpsat.variables import Linear, Variables, constant, most_units, total
 from allocator.topology.layout import CPUS, GPUS, MEMORY
+
+Row = cp_model.BoundedLinearExpression | bool
+"""A linear constraint; a truth where no variable is left in it."""
 
 
 class Constraints:
@@ -126,7 +129,9 @@ class Constraints:
         for resource in (GPUS, CPUS, MEMORY):
             need = [int(problem.shapes.need[resource, s]) for s in shapes]
             free = int(problem.classes.free[resource, k])
-            most = sum(n * int(problem.offers.units[problem.offers.shape == s].sum()) for n, s in zip(need, shapes, strict=True))
+            most = sum(
+                n * int(problem.offers.units[problem.offers.shape == s].sum()) for n, s in zip(need, shapes, strict=True)
+            )
             if most > free:
                 leaves = total([variables.stop[r] for r, _ in residents], [room[resource] for _, room in residents])
                 self._model.add(total(units, need) <= free + leaves)
@@ -138,7 +143,7 @@ class Constraints:
         sizes = {int(problem.shapes.need[GPUS, s]) for s in variables.shapes_on(k)}
         for least in sorted(sizes):
             units, shapes = variables.units_on(k, (s for s in variables.shapes_on(k) if problem.shapes.need[GPUS, s] >= least))
-            room: cp_model.LinearExprT = size * (free // least * least)
+            room = constant(size * (free // least * least))
             for r, own in residents:
                 room = room + size * ((free + own[GPUS]) // least * least - free // least * least) * variables.stop[r]
             self._model.add(total(units, [int(problem.shapes.need[GPUS, s]) for s in shapes]) <= room)
@@ -148,7 +153,7 @@ class Constraints:
         for row in self._problem.funding:
             self._model.add(self._promised(row.offers, row.promotions) <= row.available)
 
-    def _promised(self, offers: np.ndarray, promotions: np.ndarray) -> cp_model.LinearExprT:
+    def _promised(self, offers: np.ndarray, promotions: np.ndarray) -> Linear:
         problem, variables = self._problem, self._variables
         made = [variables.start[j] for j in offers] + [variables.promote[u] for u in promotions]
         costs = [*problem.offers.promise_cost[offers].tolist(), *problem.promotions.promise_cost[promotions].tolist()]
@@ -165,7 +170,7 @@ class Constraints:
     def _funded_is_charged(self) -> None:
         """Ensures that work runs uncharged only if no vertex that funds could pay its promise as well."""
         problem, variables = self._problem, self._variables
-        rows_of_offer = _rows_of(problem, "uncharged")
+        rows_of_offer = _rows_of(problem)
         for j in np.flatnonzero(problem.offers.must_be_unfunded):
             short = [self._short_of(i, int(problem.offers.promise_cost[j])) for i in rows_of_offer.get(int(j), [])]
             self._model.add_bool_or([variables.start[j].negated(), *short])
@@ -211,7 +216,7 @@ class Constraints:
             self._needed_somewhere(int(r), express=True)
 
     def _charged_first(self) -> None:
-        """Ensures that charged work stops only where charged work needs more than uncharged work could give, for the victims named."""
+        """Ensures that a charged victim, if named, stops only where charged work needs more than uncharged work could give."""
         for r in self._displaced:
             self._needed_somewhere(r, express=False)
 
@@ -236,11 +241,13 @@ class Constraints:
             literals.append(literal)
         self._model.add_bool_or([stop.negated(), *literals])
 
-    def _needed_on(self, victim: int, k: int, resource: int, express: bool) -> list[cp_model.BoundedLinearExpression]:
-        """That the beneficiaries on one node exceed, in one resource, what is left beside the victim; nothing if they never can."""
+    def _needed_on(self, victim: int, k: int, resource: int, express: bool) -> list[Row]:
+        """That beneficiaries on one node exceed, in one resource, what is left beside the victim; nothing if they never can."""
         problem, variables = self._problem, self._variables
         wanted = problem.shapes.express if express else problem.shapes.charged
-        units, shapes = variables.units_on(k, (s for s in variables.shapes_on(k) if wanted[s] and problem.shapes.need[resource, s]))
+        units, shapes = variables.units_on(
+            k, (s for s in variables.shapes_on(k) if wanted[s] and problem.shapes.need[resource, s])
+        )
         others = [(r, own[resource]) for r, own in problem.classes.residents[k] if r != victim]
         gives_way = [(r, own) for r, own in others if not express and not problem.victims.charged[r]]
         leaving = [(r, own) for r, own in others if express or problem.victims.charged[r]]
@@ -250,12 +257,12 @@ class Constraints:
         freed = total([variables.stop[r] for r, _ in leaving], [own for _, own in leaving])
         return [need - freed > int(problem.classes.free[resource, k]) + sum(own for _, own in gives_way)]
 
-    def _promoted(self, residents: Sequence[tuple[int, int]]) -> cp_model.LinearExprT:
+    def _promoted(self, residents: Sequence[tuple[int, int]]) -> Linear:
         """What those of the residents use that are promoted, and so are charged work from now on."""
         rows = [(self._promotion_of[r], own) for r, own in residents if r in self._promotion_of]
         return total([self._variables.promote[u] for u, _ in rows], [own for _, own in rows])
 
-    def _needed_under(self, victim: int, row: LimitRow) -> cp_model.BoundedLinearExpression:
+    def _needed_under(self, victim: int, row: LimitRow) -> Row:
         """That charged work under a vertex leaves no room for the victim below its gpu_limit."""
         problem, variables = self._problem, self._variables
         offers = row.offers[problem.offers.charged[row.offers]]
@@ -277,7 +284,9 @@ class Constraints:
     def _waits_only_without_room(self, j: int) -> None:
         offers, variables = self._problem.offers, self._variables
         shape, units = int(offers.shape[j]), int(offers.units[j])
-        short = [self._short_of(i, int(offers.promise_cost[j])) for i, row in enumerate(self._problem.funding) if j in row.offers]
+        short = [
+            self._short_of(i, int(offers.promise_cost[j])) for i, row in enumerate(self._problem.funding) if j in row.offers
+        ]
         excuses = [variables.start[i] for i in np.flatnonzero(offers.work == offers.work[j])] + short
         by_domain: dict[int, list[cp_model.IntVar]] = {}
         for k, room in self._room_beside_firm(shape).items():
@@ -296,7 +305,11 @@ class Constraints:
 
     def _class_room(self, shape: int, k: int, most: int) -> cp_model.IntVar:
         problem, variables = self._problem, self._variables
-        need, free, size = int(problem.shapes.need[GPUS, shape]), int(problem.classes.free[GPUS, k]), int(problem.classes.size[k])
+        need, free, size = (
+            int(problem.shapes.need[GPUS, shape]),
+            int(problem.classes.free[GPUS, k]),
+            int(problem.classes.size[k]),
+        )
         yields, light = gives_way(problem, need)
         room = variables.integer(0, most, None)
         units, firm = variables.units_on(k, [s for s in variables.shapes_on(k) if not light[s]])
@@ -309,7 +322,7 @@ class Constraints:
             self._model.add(need * room > leaves + freed - total(units, sizes) - need)
             return room
         # Wherever they lie, firm units block no more than the units of this shape that they could cover.
-        whole: cp_model.LinearExprT = size * (leaves // need) - size * self._promoted([(r, -(-g // need)) for r, g in leaving])
+        whole = constant(size * (leaves // need)) - size * self._promoted([(r, -(-g // need)) for r, g in leaving])
         for r, gpus in stays:
             whole = whole + size * ((leaves + gpus) // need - leaves // need) * variables.stop[r]
         self._model.add(room >= whole - total(units, [-(-own // need) for own in sizes]))
@@ -323,12 +336,9 @@ def _by_value(values: np.ndarray) -> list[list[int]]:
     return [group.tolist() for group in np.split(order, bounds) if len(group)]
 
 
-def _rows_of(problem: EpochProblem, kind: str) -> dict[int, list[int]]:
-    """Funding rows on the path of each uncharged offer that must be unfunded: those of the charged offer of the same workload and pool."""
-    offers = problem.offers
-    charged = {(int(offers.work[j]), int(offers.pool[j])): int(j) for j in np.flatnonzero(offers.charged & ~offers.express)}
-    rows: dict[int, list[int]] = {}
-    for i, row in enumerate(problem.funding):
-        for j in row.offers.tolist():
-            rows.setdefault(j, []).append(i)
-    return {int(j): rows.get(charged.get((int(offers.work[j]), int(offers.pool[j])), -1), []) for j in np.flatnonzero(offers.must_be_unfunded)}
+def _rows_of(problem: EpochProblem) -> dict[int, list[int]]:
+    """Funding rows that the charged twin of each uncharged offer would draw on."""
+    return {
+        j: [i for i, row in enumerate(problem.funding) if twin in row.offers]
+        for j, twin in charged_twins(problem.offers).items()
+    }

@@ -7,7 +7,7 @@ from ortools.sat.python import cp_model
 
 from allocator.epoch.problem import EpochProblem, ShareTerm, WholeDomain
 from allocator.epoch.solution import steps_between
-from allocator.models.cpsat.variables import Variables, total
+from allocator.models.cpsat.variables import Linear, Variables, constant, total
 from allocator.topology.layout import GPUS
 
 LARGEST = 1 << 52
@@ -40,7 +40,9 @@ class Objective:
 
     def _check_magnitude(self) -> None:
         """Raises OverflowError if the objective could leave the exact range."""
-        reach = sum(abs(cost) * max(map(abs, _domain(variable))) for variable, cost in zip(self._terms, self._costs, strict=True))
+        reach = sum(
+            abs(cost) * max(map(abs, _domain(variable))) for variable, cost in zip(self._terms, self._costs, strict=True)
+        )
         if reach + abs(self._constant) > LARGEST:
             raise OverflowError(f"the objective reaches {reach}, beyond {LARGEST}: lower the weights of the policy")
 
@@ -63,7 +65,11 @@ class Objective:
 
     def _touched(self, j: int, level: int) -> None:
         problem, variables = self._problem, self._variables
-        cost, fewest, units = int(problem.offers.spread[j, level]), int(problem.offers.fewest[j, level]), int(problem.offers.units[j])
+        cost, fewest, units = (
+            int(problem.offers.spread[j, level]),
+            int(problem.offers.fewest[j, level]),
+            int(problem.offers.units[j]),
+        )
         cells: dict[int, list[cp_model.IntVar]] = {}
         guess: dict[int, bool] = {}
         for cell, variable in variables.units[j].items():
@@ -93,7 +99,7 @@ class Objective:
         for domain in problem.whole_domains:
             self._broken_domain(domain)
 
-    def _placed(self, k: int) -> cp_model.LinearExprT:
+    def _placed(self, k: int) -> Linear:
         units, shapes = self._variables.units_on(k, self._variables.shapes_on(k))
         return total(units, [int(self._problem.shapes.need[GPUS, s]) for s in shapes])
 
@@ -116,7 +122,7 @@ class Objective:
         classes = sorted({int(k) for k in problem.node_class[domain.nodes] if k >= 0})
         if not classes:
             return
-        placed: cp_model.LinearExprT = domain.placed
+        placed = constant(domain.placed)
         for k in classes:
             placed = placed + self._placed(k)
         mostly_full = variables.boolean(None)

@@ -10,8 +10,8 @@ from dataclasses import replace
 import numpy as np
 from ortools.sat.python import cp_model
 
-from allocator.epoch.decode import decode_counts
 from allocator.epoch.afterthoughts import misplaced, overlooked
+from allocator.epoch.decode import decode_counts
 from allocator.epoch.problem import EpochProblem
 from allocator.epoch.solution import EpochSolution
 from allocator.models.cpsat.constraints import Constraints

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import cast
 
 import numpy as np
 from ortools.sat.python import cp_model
@@ -11,14 +12,20 @@ from allocator.epoch.problem import EpochProblem
 from allocator.epoch.solution import EpochSolution
 from allocator.topology.layout import GPUS
 
-Linear = cp_model.LinearExprT
+Linear = cp_model.LinearExpr
+IntMatrix = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 
 
-def total(variables: Sequence[cp_model.IntVar], factors: Iterable[int] | int = 1) -> Linear:
-    """Sum of factor times variable."""
-    if isinstance(factors, int):
-        return cp_model.LinearExpr.sum(list(variables)) * factors
+def total(variables: Sequence[cp_model.IntVar], factors: Iterable[int] | None = None) -> Linear:
+    """Sum of the variables, each times its factor."""
+    if factors is None:
+        return cp_model.LinearExpr.sum(list(variables))
     return cp_model.LinearExpr.weighted_sum(list(variables), [int(factor) for factor in factors])
+
+
+def constant(value: int) -> Linear:
+    """A number in the place of an expression."""
+    return cast(Linear, value)
 
 
 class Variables:
@@ -99,7 +106,7 @@ class Variables:
         return found
 
 
-def most_units(problem: EpochProblem) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+def most_units(problem: EpochProblem) -> IntMatrix:
     """Units of each shape that each class could hold if every victim on it were stopped, shape (num_shapes, num_classes)."""
     classes, shapes = problem.classes, problem.shapes
     room = classes.free.copy()
@@ -113,7 +120,7 @@ def most_units(problem: EpochProblem) -> np.ndarray[tuple[int, ...], np.dtype[np
     return np.asarray(np.where(open_to, np.maximum(per_node, 0), 0) * classes.size, dtype=np.int64)
 
 
-def cell_room(problem: EpochProblem, room: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+def cell_room(problem: EpochProblem, room: IntMatrix) -> IntMatrix:
     """Units of each shape that each cell could hold, shape (num_shapes, num_cells)."""
     found = np.zeros((len(problem.shapes.pool), len(problem.cell_pool)), dtype=np.int64)
     for s in range(len(problem.shapes.pool)):
