@@ -9,6 +9,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import IO
 
 from allocator.epoch.problem import EpochProblem
@@ -25,7 +27,7 @@ _BOOT = "import sys; sys.path[:] = {path!r}; from allocator.models.worker import
 
 
 class SolverProcess:
-    """One child. `solve` never takes longer than its deadline: a child that overruns is killed and started anew."""
+    """One child. An answer never takes longer than its deadline: a child that overruns is killed and started anew."""
 
     def __init__(self) -> None:
         self._child: subprocess.Popen[bytes] | None = None
@@ -37,10 +39,14 @@ class SolverProcess:
             command = [sys.executable, "-c", _BOOT.format(path=sys.path)]
             self._child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
-    def solve(
-        self, name: str, problem: EpochProblem, limits: Limits, guess: EpochSolution | None, deadline: float
-    ) -> EngineResult:
-        """Send a problem, wait until `deadline` (`time.monotonic`), kill the child if there is no answer by then."""
+    @contextmanager
+    def solving(
+        self, name: str, problem: EpochProblem, limits: Limits, guess: EpochSolution | None
+    ) -> Iterator[Callable[[float], EngineResult]]:
+        """Send a problem; the block gets a function that waits for the answer until a deadline (`time.monotonic`).
+
+        The caller may do other work before it asks. One problem at a time: others wait for the end of the block.
+        """
         with self._lock:
             self.warm()
             child = self._child
@@ -50,12 +56,21 @@ class SolverProcess:
             request = pickle.dumps((name, problem, limits, guess), protocol=pickle.HIGHEST_PROTOCOL)
             talk = threading.Thread(target=_converse, args=(child.stdin, child.stdout, request, answer), daemon=True)
             talk.start()
-            talk.join(max(0.0, deadline - time.monotonic()))
-            if not talk.is_alive() and answer and answer[0]:
-                result: EngineResult = pickle.loads(answer[0])
-                return result
-            note = self._diagnose(child, talk.is_alive())
-            self.kill()
+            try:
+                yield lambda deadline: self._wait(name, child, talk, answer, deadline)
+            finally:
+                if talk.is_alive():
+                    self.kill()
+
+    def _wait(
+        self, name: str, child: subprocess.Popen[bytes], talk: threading.Thread, answer: list[bytes | None], deadline: float
+    ) -> EngineResult:
+        talk.join(max(0.0, deadline - time.monotonic()))
+        if not talk.is_alive() and answer and answer[0]:
+            result: EngineResult = pickle.loads(answer[0])
+            return result
+        note = self._diagnose(child, talk.is_alive())
+        self.kill()
         logger.warning("%s: %s", name, note)
         return EngineResult(name, Status.UNKNOWN, None, None, None, note=note)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 
@@ -11,7 +11,7 @@ from allocator.domain import Decision, InfeasibleError, Snapshot, SolverReport
 from allocator.engine.clock import Clock
 from allocator.engine.last_pass import last_pass
 from allocator.engine.plan import Plan, after_plan, plan_of
-from allocator.engine.portfolio import ENGINES, Answers, run_engines
+from allocator.engine.portfolio import ENGINES, Answers, first_answer, improve
 from allocator.engine.report import decision_of
 from allocator.entitlement import Entitlement, entitle
 from allocator.entitlement.costs import Score
@@ -84,9 +84,10 @@ def allocate(
         ent = entitle(snapshot)
     with clock.step("compile"):
         problem = compile_epoch(ent)
-    reserve = _reserve(clock, time_limit)
-    answers = run_engines(problem, engine, clock, reserve, seed, round(gap * problem.step_gpus * 1000))
-    return _best_verified(ent, problem, answers, clock, digest, seed)
+    call = _Call(ent, problem, clock, digest, seed)
+    answers = first_answer(problem, clock)
+    improve(answers, engine, clock, round(gap * problem.step_gpus * 1000), seed, lambda: call.prepare(answers))
+    return call.finish(answers)
 
 
 def _check(engine: str, time_limit: float, gap: float) -> None:
@@ -96,30 +97,76 @@ def _check(engine: str, time_limit: float, gap: float) -> None:
         raise ValueError(f"time_limit must be above 0 and gap at least 0 (not {time_limit} and {gap})")
 
 
-def _reserve(clock: Clock, time_limit: float) -> float:
-    """Seconds kept for what follows the engines, judged by what preceded them, but never most of the budget."""
-    return min(0.1 + 2 * clock.elapsed, time_limit / 2)
+LEAST_RESERVE = 0.02
+"""Seconds that are left for the end in any case."""
+
+RESERVE = 1.5
+"""What getting an answer ready takes, times this, is left for the last one."""
 
 
-def _best_verified(ent: Entitlement, problem: EpochProblem, answers: Answers, clock: Clock, digest: str, seed: int) -> Decision:
-    """The best answer that the verifier accepts; what it refuses is reported, and the next rung answers."""
-    notes = list(answers.notes)
-    constant = score_of(after_plan(ent, plan_of(problem, KEEP))).total
-    for rung, plan, score in _by_score(ent, problem, _rungs(answers), constant, clock):
-        bound, refuted = _bound_of(answers, score.total - constant)
-        with clock.step("verify"):
-            solver = _report(problem, rung, answers, score, None if bound is None else constant + bound, seed, notes + refuted)
-            decision = decision_of(ent, plan, digest, solver, {})
-            verdict = verify(ent.snapshot, decision, ent)
-        if verdict.ok:
-            for note in refuted:
-                logger.error("%s", note)
-            with clock.step("explain"):
-                decision = annotate(ent, decision)
-            return replace(decision, timing=clock.timing())
-        notes.append(f"{rung.engine}: refused by the verifier: {'; '.join(map(str, verdict.violations[:3]))}")
-        logger.error("%s", notes[-1])
-    raise InfeasibleError("no rung passes the verifier: " + " | ".join(notes))
+class _Call:
+    """One call once it is compiled: gets answers ready, and gives the best one that the verifier accepts."""
+
+    def __init__(self, ent: Entitlement, problem: EpochProblem, clock: Clock, digest: str, seed: int) -> None:
+        self._ent, self._problem, self._clock, self._digest, self._seed = ent, problem, clock, digest, seed
+        self._keep_score = score_of(after_plan(ent, plan_of(problem, KEEP))).total
+        self._mended: dict[int, tuple[Plan, Score]] = {}
+
+    def prepare(self, answers: Answers) -> float:
+        """Get the answer so far ready, as a fallback and as a measure: the seconds to leave for the last one."""
+        begun = self._clock.elapsed
+        rung, plan, score = next(self._by_score(answers))
+        verify(self._ent.snapshot, self._decide(answers, rung, plan, score, []), self._ent)
+        return LEAST_RESERVE + RESERVE * (self._clock.elapsed - begun)
+
+    def finish(self, answers: Answers) -> Decision:
+        """The best answer that the verifier accepts; what it refuses is reported, and the next rung answers."""
+        notes = list(answers.notes)
+        for rung, plan, score in self._by_score(answers):
+            decision = self._decide(answers, rung, plan, score, notes)
+            with self._clock.step("verify"):
+                verdict = verify(self._ent.snapshot, decision, self._ent)
+            if verdict.ok:
+                with self._clock.step("explain"):
+                    decision = annotate(self._ent, decision)
+                return replace(decision, timing=self._clock.timing())
+            notes.append(f"{rung.engine}: refused by the verifier: {'; '.join(map(str, verdict.violations[:3]))}")
+            logger.error("%s", notes[-1])
+        raise InfeasibleError("no rung passes the verifier: " + " | ".join(notes))
+
+    def _by_score(self, answers: Answers) -> Iterator[tuple[Rung, Plan, Score]]:
+        """The rungs by their score after the last pass, keep before its equals: a change must strictly lower the score.
+
+        The last pass may cost score, so a rung queues up again once that is known. Most are never looked at.
+        """
+        rungs, seen = _rungs(answers), set[int]()
+        queue = [(rung.value, order) for order, rung in enumerate(rungs)]
+        heapify(queue)
+        while queue:
+            _, order = heappop(queue)
+            plan, score = self._mend(rungs[order])
+            if order in seen:
+                yield rungs[order], plan, score
+                continue
+            seen.add(order)
+            heappush(queue, (score.total - self._keep_score, order))
+
+    def _mend(self, rung: Rung) -> tuple[Plan, Score]:
+        """The plan of a rung after the last pass, and its score; done once."""
+        key = id(rung.solution)
+        if key not in self._mended:
+            with self._clock.step("last_pass"):
+                plan = last_pass(self._ent, plan_of(self._problem, rung.solution))
+                self._mended[key] = plan, score_of(after_plan(self._ent, plan))
+        return self._mended[key]
+
+    def _decide(self, answers: Answers, rung: Rung, plan: Plan, score: Score, notes: list[str]) -> Decision:
+        bound, refuted = _bound_of(answers, score.total - self._keep_score)
+        for note in refuted:
+            logger.error("%s", note)
+        absolute = None if bound is None else self._keep_score + bound
+        report = _report(self._problem, rung, answers, score, absolute, self._seed, notes + refuted)
+        return decision_of(self._ent, plan, self._digest, report, {})
 
 
 def _rungs(answers: Answers) -> list[Rung]:
@@ -128,27 +175,6 @@ def _rungs(answers: Answers) -> list[Rung]:
     return found + [
         Rung(r.engine, r.solution, r.value) for r in answers.results if r.solution is not None and r.value is not None
     ]
-
-
-def _by_score(
-    ent: Entitlement, problem: EpochProblem, rungs: Sequence[Rung], constant: int, clock: Clock
-) -> Iterator[tuple[Rung, Plan, Score]]:
-    """The rungs by their score after the last pass, keep before its equals: a change must strictly lower the score.
-
-    The last pass may cost score, so a rung queues up again once that is known. Most are never looked at.
-    """
-    mended: dict[int, tuple[Plan, Score]] = {}
-    queue = [(rung.value, order) for order, rung in enumerate(rungs)]
-    heapify(queue)
-    while queue:
-        _, order = heappop(queue)
-        if order in mended:
-            yield rungs[order], *mended[order]
-            continue
-        with clock.step("last_pass"):
-            plan = last_pass(ent, plan_of(problem, rungs[order].solution))
-            mended[order] = plan, score_of(after_plan(ent, plan))
-        heappush(queue, (mended[order][1].total - constant, order))
 
 
 def _bound_of(answers: Answers, value: int) -> tuple[int | None, list[str]]:

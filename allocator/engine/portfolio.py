@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 
 from allocator.engine.clock import Clock
 from allocator.epoch import EpochProblem
@@ -18,46 +18,69 @@ ENGINES = ("portfolio", "greedy", *EXACT_ENGINES)
 LEAST_SECONDS = 0.02
 """An exact engine is not even asked with less time than this."""
 
+CHILD_SHARE = 0.95
+"""The child is told to end after this part of its time; the rest is for the way back, and then it is killed."""
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class Answers:
-    """All results, and what went wrong on the way."""
+    """All results so far, and what went wrong on the way."""
 
-    results: tuple[EngineResult, ...]
-    notes: tuple[str, ...]
+    problem: EpochProblem
+    results: list[EngineResult] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def best(self) -> EngineResult:
+        """The least value; of equals the earliest."""
+        return min((result for result in self.results if result.value is not None), key=lambda result: result.value or 0)
+
+    def add(self, result: EngineResult) -> None:
+        """Take in what an engine answered, checked, and note what is wrong with it."""
+        result = _checked(self.problem, result)
+        self.results.append(result)
+        if result.note or result.status in (Status.INFEASIBLE, Status.INVALID):
+            self.notes.append(f"{result.engine}: {result.note or result.status.value}")
+
+    def closed(self, gap: int) -> bool:
+        """Whether some value is proven up to the gap."""
+        bound = max((result.bound for result in self.results if result.bound is not None), default=None)
+        # A value below the bound breaks a rule that only the last pass mends, at a price: it closes nothing.
+        return bound is not None and any(r.value is not None and 0 <= r.value - bound <= gap for r in self.results)
 
 
-def run_engines(problem: EpochProblem, engine: str, clock: Clock, reserve: float, seed: int, gap: int) -> Answers:
-    """Run greedy and then the exact engines that `engine` names.
+def first_answer(problem: EpochProblem, clock: Clock) -> Answers:
+    """Greedy: always there, in milliseconds."""
+    answers = Answers(problem)
+    with clock.step("greedy"):
+        answers.results.append(greedy.solve(problem, Limits(0.0)))
+    return answers
+
+
+def improve(answers: Answers, engine: str, clock: Clock, gap: int, seed: int, prepare: Callable[[], float]) -> None:
+    """Ask the exact engines that `engine` names, one after another, until one closes the gap or the time is over.
 
     Parameters
     ----------
-    reserve
-        Seconds to leave for what follows: last pass, verification, explanation.
     gap
         Distance of value and bound at which to stop, in 1/1000 GPU-second.
+    prepare
+        Gets the answer so far ready while the first engine solves; returns the seconds that getting an answer ready takes,
+        which are left for the best one at the end.
     """
-    with clock.step("greedy"):
-        results = [greedy.solve(problem, Limits(0.0))]
-    notes: list[str] = []
-    bound: int | None = None
+    reserve: float | None = None
     for name in _exact(engine):
-        if _closed(results, bound, gap):
+        if answers.closed(gap):
             break
-        seconds = clock.left - reserve
+        seconds = clock.left - (reserve or 0.0)
         if seconds < LEAST_SECONDS:
-            notes.append(f"{name}: no time left")
+            answers.notes.append(f"{name}: no time left")
             continue
-        with clock.step(name):
-            result = shared_process().solve(
-                name, problem, Limits(seconds * 0.95, gap, seed), _best(results).solution, clock.deadline - reserve
-            )
-        result = _checked(problem, result)
-        results.append(result)
-        bound = _tighter(bound, result.bound)
-        if result.note or result.status in (Status.INFEASIBLE, Status.INVALID):
-            notes.append(f"{name}: {result.note or result.status.value}")
-    return Answers(tuple(results), tuple(notes))
+        limits = Limits(seconds * CHILD_SHARE, gap, seed)
+        with clock.step(name), shared_process().solving(name, answers.problem, limits, answers.best.solution) as answer:
+            if reserve is None:
+                reserve = prepare()
+            answers.add(answer(clock.deadline - reserve))
 
 
 def _checked(problem: EpochProblem, result: EngineResult) -> EngineResult:
@@ -78,19 +101,3 @@ def _exact(engine: str) -> Iterable[str]:
     if engine == "greedy":
         return ()
     return EXACT_ENGINES if engine == "portfolio" else (engine,)
-
-
-def _best(results: Iterable[EngineResult]) -> EngineResult:
-    """The least value; of equals the earliest."""
-    return min((result for result in results if result.value is not None), key=lambda result: result.value or 0)
-
-
-def _closed(results: Iterable[EngineResult], bound: int | None, gap: int) -> bool:
-    # A value below the bound breaks a rule that only the last pass mends, at a price: it closes nothing.
-    return bound is not None and any(result.value is not None and 0 <= result.value - bound <= gap for result in results)
-
-
-def _tighter(bound: int | None, other: int | None) -> int | None:
-    if bound is None or other is None:
-        return other if bound is None else bound
-    return max(bound, other)
