@@ -165,7 +165,7 @@ class _State:
                 self.works[work.id] = replace(work, run=aged, entitled_since=mark)
 
     def mark(self, decision: Decision) -> None:
-        """Carry over since when gangs that wait are entitled; one that has lost its funds loses the mark (DESIGN 3.3)."""
+        """Carry over since when gangs that wait are entitled; one that has lost its funds loses the mark."""
         for row in decision.waiting:
             work = self.works.get(row.workload)
             if work is None or work.run is not None:
@@ -184,7 +184,7 @@ class _State:
         return [held for held in reservations if self.works[held.workload].run is None]
 
     def _seen(self, run: Run, now: int) -> Run:
-        """A run that came without a start time is dated from when it was first seen (DESIGN 3.2).
+        """A run that came without a start time is dated from when it was first seen.
 
         One that is not charged only once time has passed: dated at this instant it would look as if it had just started.
         """

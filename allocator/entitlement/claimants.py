@@ -1,4 +1,4 @@
-"""Who counts in the demand beyond charged work (DESIGN 3.3), and who could start at all."""
+"""Who counts in the demand beyond charged work, and who could start at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The min-runtime contract (DESIGN 3.2) read off the snapshot, and who held what just before `now`.
+"""The min-runtime contract read off the snapshot, and who held what just before `now`.
 
 What starts at `now` or later still waited just before; what was stopped at `now` still ran; what was promoted at `now` ran
 uncharged. Everything that decides who is owed what is taken from that view, so that a second call at the same instant sees

@@ -1,4 +1,4 @@
-"""Every coefficient of the objective but the curves (DESIGN 3.5), in 1/1000 GPU-second, for engines and verifier alike."""
+"""Every coefficient of the objective but the curves, in 1/1000 GPU-second, for engines and verifier alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What everybody wants (DESIGN 3.3): the queue, and held GPUs, floors and demand up the tree."""
+"""What everybody wants: the queue, and held GPUs, floors and demand up the tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which waiting workloads are entitled (DESIGN 3.3): half a gang is the rounding, and large gangs latch."""
+"""Which waiting workloads are entitled: half a gang is the rounding, and large gangs latch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The express lane (DESIGN 3.2): short small work that is always funded, a few GPUs at a time, filled in queue order."""
+"""The express lane: short small work that is always funded, a few GPUs at a time, filled in queue order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Budgets and what is left of them (DESIGN 3.1, 3.2): GPU-seconds by vertex and pool."""
+"""Budgets and what is left of them: GPU-seconds by vertex and pool."""
 
 from __future__ import annotations
 
