@@ -8,8 +8,9 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from allocator.epoch.afterthoughts import gives_way
-from allocator.epoch.problem import EpochProblem, LimitRow, charged_twins
-from allocator.models.cpsat.variables import Linear, Variables, constant, most_units, total
+from allocator.epoch.problem import EpochProblem, LimitRow
+from allocator.models.cpsat.variables import Linear, Variables, constant, total
+from allocator.models.queries import by_value, most_units, twin_rows
 from allocator.topology.layout import CPUS, GPUS, MEMORY
 
 Row = cp_model.BoundedLinearExpression | bool
@@ -48,7 +49,7 @@ class Constraints:
 
     def _one_offer_per_workload(self) -> None:
         """Ensures that a workload starts in one way at most."""
-        for offers in _by_value(self._problem.offers.work):
+        for offers in by_value(self._problem.offers.work):
             if len(offers) > 1:
                 self._model.add_at_most_one(self._variables.start[j] for j in offers)
 
@@ -170,7 +171,7 @@ class Constraints:
     def _funded_is_charged(self) -> None:
         """Ensures that work runs uncharged only if no vertex that funds could pay its promise as well."""
         problem, variables = self._problem, self._variables
-        rows_of_offer = _rows_of(problem)
+        rows_of_offer = twin_rows(problem)
         for j in np.flatnonzero(problem.offers.must_be_unfunded):
             short = [self._short_of(i, int(problem.offers.promise_cost[j])) for i in rows_of_offer.get(int(j), [])]
             self._model.add_bool_or([variables.start[j].negated(), *short])
@@ -327,18 +328,3 @@ class Constraints:
             whole = whole + size * ((leaves + gpus) // need - leaves // need) * variables.stop[r]
         self._model.add(room >= whole - total(units, [-(-own // need) for own in sizes]))
         return room
-
-
-def _by_value(values: np.ndarray) -> list[list[int]]:
-    """Indices grouped by value, in order of value."""
-    order = np.argsort(values, kind="stable")
-    bounds = np.flatnonzero(np.diff(values[order])) + 1
-    return [group.tolist() for group in np.split(order, bounds) if len(group)]
-
-
-def _rows_of(problem: EpochProblem) -> dict[int, list[int]]:
-    """Funding rows that the charged twin of each uncharged offer would draw on."""
-    return {
-        j: [i for i, row in enumerate(problem.funding) if twin in row.offers]
-        for j, twin in charged_twins(problem.offers).items()
-    }

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 from ortools.sat.python import cp_model
 
-from allocator.epoch.afterthoughts import misplaced, overlooked
 from allocator.epoch.decode import decode_counts
 from allocator.epoch.problem import EpochProblem
 from allocator.epoch.solution import EpochSolution
@@ -18,6 +15,7 @@ from allocator.models.cpsat.constraints import Constraints
 from allocator.models.cpsat.objective import Objective
 from allocator.models.cpsat.variables import Variables
 from allocator.models.protocol import EngineResult, Limits, Status
+from allocator.models.rounds import solve_in_rounds
 
 NAME = "cp-sat"
 
@@ -31,10 +29,6 @@ _STATUS = {
 
 DETERMINISTIC_RATE = 1.0
 """Deterministic time units allowed per second of the limit; generous, so that the wall clock is only a backstop."""
-
-
-MOST_ROUNDS = 8
-"""A backstop on how often broken afterthoughts are added; one round is the rule, three have been seen."""
 
 
 def build(
@@ -56,29 +50,7 @@ def solve(problem: EpochProblem, limits: Limits, guess: EpochSolution | None = N
 
     The guess is not used as a hint: measured, hints make this model slower. The portfolio keeps the better of the two answers.
     """
-    deadline = time.monotonic() + limits.seconds
-    claims: list[int] = []
-    displaced: list[int] = []
-    result = _solve_once(problem, limits, claims, displaced)
-    for _ in range(MOST_ROUNDS):
-        if result.solution is None:
-            return result
-        more, wrong = overlooked(problem, result.solution), misplaced(problem, result.solution)
-        left = deadline - time.monotonic()
-        if not (more or wrong) or left <= 0:
-            return result
-        claims, displaced = claims + more, displaced + wrong
-        again = _solve_once(problem, replace(limits, seconds=left), claims, displaced)
-        if again.solution is None:
-            return replace(result, bound=_larger(result.bound, again.bound))
-        result = replace(again, bound=_larger(result.bound, again.bound))
-    return result
-
-
-def _larger(first: int | None, second: int | None) -> int | None:
-    """The tighter of two bounds."""
-    bounds = [bound for bound in (first, second) if bound is not None]
-    return max(bounds, default=None)
+    return solve_in_rounds(_solve_once, problem, limits)
 
 
 def _solve_once(problem: EpochProblem, limits: Limits, claims: Sequence[int], displaced: Sequence[int]) -> EngineResult:

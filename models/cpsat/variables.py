@@ -10,10 +10,10 @@ from ortools.sat.python import cp_model
 
 from allocator.epoch.problem import EpochProblem
 from allocator.epoch.solution import EpochSolution
+from allocator.models.queries import cell_room, most_units
 from allocator.topology.layout import GPUS
 
 Linear = cp_model.LinearExpr
-IntMatrix = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 
 
 def total(variables: Sequence[cp_model.IntVar], factors: Iterable[int] | None = None) -> Linear:
@@ -104,28 +104,6 @@ class Variables:
             value = self.guess.units.get((j, int(cell)), 0) if self.guess else None
             found[int(cell)] = self.integer(0, int(min(offers.units[j], self._cell_room[s, cell])), value)
         return found
-
-
-def most_units(problem: EpochProblem) -> IntMatrix:
-    """Units of each shape that each class could hold if every victim on it were stopped, shape (num_shapes, num_classes)."""
-    classes, shapes = problem.classes, problem.shapes
-    room = classes.free.copy()
-    for k, residents in enumerate(classes.residents):
-        for _, need in residents:
-            room[:, k] += need
-    first = np.array([nodes[0] for nodes in classes.nodes], dtype=np.int64)
-    open_to = shapes.open_to[:, first] if len(first) else np.zeros((len(shapes.pool), 0), dtype=np.bool_)
-    wanted = shapes.need[:, :, None]
-    per_node = np.where(wanted > 0, room[:, None, :] // np.maximum(wanted, 1), 1 << 40).min(axis=0)
-    return np.asarray(np.where(open_to, np.maximum(per_node, 0), 0) * classes.size, dtype=np.int64)
-
-
-def cell_room(problem: EpochProblem, room: IntMatrix) -> IntMatrix:
-    """Units of each shape that each cell could hold, shape (num_shapes, num_cells)."""
-    found = np.zeros((len(problem.shapes.pool), len(problem.cell_pool)), dtype=np.int64)
-    for s in range(len(problem.shapes.pool)):
-        np.add.at(found[s], problem.classes.cell, room[s])
-    return found
 
 
 class _Guess:

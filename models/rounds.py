@@ -1,0 +1,43 @@
+"""Solve, look for afterthoughts that the answer breaks, add them, solve again: the same for every exact engine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from allocator.epoch.afterthoughts import misplaced, overlooked
+from allocator.epoch.problem import EpochProblem
+from allocator.models.protocol import EngineResult, Limits
+
+MOST_ROUNDS = 8
+"""A backstop on how often broken afterthoughts are added; one round is the rule, three have been seen."""
+
+SolveOnce = Callable[[EpochProblem, Limits, Sequence[int], Sequence[int]], EngineResult]
+"""Solves the model that states `unallocated_last` for the offers and `charged_first` for the victims named."""
+
+
+def solve_in_rounds(solve_once: SolveOnce, problem: EpochProblem, limits: Limits) -> EngineResult:
+    """Solve to optimality or to the limits. Every round solves a relaxation, so the tightest bound of all rounds holds."""
+    deadline = time.monotonic() + limits.seconds
+    claims: list[int] = []
+    displaced: list[int] = []
+    result = solve_once(problem, limits, claims, displaced)
+    for _ in range(MOST_ROUNDS):
+        if result.solution is None:
+            return result
+        more, wrong = overlooked(problem, result.solution), misplaced(problem, result.solution)
+        left = deadline - time.monotonic()
+        if not (more or wrong) or left <= 0:
+            return result
+        claims, displaced = claims + more, displaced + wrong
+        again = solve_once(problem, replace(limits, seconds=left), claims, displaced)
+        if again.solution is None:
+            return replace(result, bound=_tighter(result.bound, again.bound))
+        result = replace(again, bound=_tighter(result.bound, again.bound))
+    return result
+
+
+def _tighter(first: int | None, second: int | None) -> int | None:
+    bounds = [bound for bound in (first, second) if bound is not None]
+    return max(bounds, default=None)
