@@ -52,16 +52,14 @@ class RandomDecision:
             snapshot="",
             solver=REPORT,
             starts=tuple(starts),
-            preemptions=tuple(_stop(ids[row], now) for row in stops),
+            preemptions=tuple(_stop(ids[row], now, works.forced[row] != Forced.NONE) for row in stops),
             promotions=tuple(Promotion(workload=ids[row], protected_until=now + int(works.promise[row])) for row in promotions),
             waiting=tuple(_waits(ids[row], int(works.entitled_since[row])) for row in waits),
         )
 
     def _stops(self, row: int) -> bool:
-        works, run = self.ent.works, self.ent.snapshot.workloads[row].run
-        # What is known of a stop does not say whether the run was in the express lane, nor that it had only just started.
-        may = works.stoppable[row] and run is not None and not run.express and not works.fresh[row]
-        return bool(works.forced[row] != Forced.NONE or (may and self.rng.random() < 0.4))
+        works = self.ent.works
+        return bool(works.forced[row] != Forced.NONE or (works.stoppable[row] and self.rng.random() < 0.4))
 
     def _placement(self, row: int) -> dict[int, int]:
         run = self.ent.snapshot.workloads[row].run
@@ -112,8 +110,9 @@ class RandomDecision:
         return None
 
 
-def _stop(workload: str, now: int) -> Preemption:
-    return Preemption(workload=workload, reason=StopReason.SHARE, beneficiaries=(), lost_gpu_seconds=0, stop_by=now)
+def _stop(workload: str, now: int, forced: bool) -> Preemption:
+    reason = StopReason.NODE_DOWN if forced else StopReason.SHARE
+    return Preemption(workload=workload, reason=reason, beneficiaries=(), lost_gpu_seconds=0, stop_by=now)
 
 
 def _waits(workload: str, since: int) -> WaitingRow:
