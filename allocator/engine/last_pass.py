@@ -12,8 +12,7 @@ import numpy as np
 
 from allocator.engine.plan import Plan, after_plan
 from allocator.entitlement import Entitlement
-from allocator.topology.layout import IntArray
-from allocator.verify.after import AfterState, Placed
+from allocator.verify.after import Placed
 from allocator.verify.room import Mode, Opening, Room, could_start, could_start_over_unallocated
 
 ROUNDS = 4
@@ -32,17 +31,18 @@ def last_pass(ent: Entitlement, plan: Plan) -> Plan:
 
 def _take_back(ent: Entitlement, plan: Plan) -> Plan:
     """Keep whoever would fit beside all that runs (`minimal`), charged and dear work first."""
+    after = after_plan(ent, plan)
+    free, held, stops = after.free.copy(), after.held.sum(axis=1), set(plan.stops)
     for row in sorted(plan.stops, key=lambda row: (not ent.works.charged[row], -int(ent.works.lost_cost[row]), row)):
-        after = after_plan(ent, plan)
-        if np.all(after.free >= _use_of(after, row)) and not _limited(ent, after, row):
-            plan = Plan(plan.starts, plan.stops - {row}, plan.promotions)
-    return plan
-
-
-def _limited(ent: Entitlement, after: AfterState, row: int) -> bool:
-    """Whether the run would break a gpu_limit beside all that runs; then its stop made room under that limit."""
-    held = after.held.sum(axis=1) + ent.works.gpus[row]
-    return any(0 <= ent.tree.gpu_limit[vertex] < held[vertex] for vertex in ent.tree.path(int(ent.works.leaf[row])))
+        own = after.before.row == row
+        nodes, use = after.before.node[own], after.before.use[:, own]
+        path = list(ent.tree.path(int(ent.works.leaf[row])))
+        limits, gpus = ent.tree.gpu_limit[path], ent.works.gpus[row]
+        if np.all(free[:, nodes] >= use) and not np.any((limits >= 0) & (held[path] + gpus > limits)):
+            free[:, nodes] -= use
+            held[path] += gpus
+            stops.discard(row)
+    return Plan(plan.starts, frozenset(stops), plan.promotions)
 
 
 def _promote(ent: Entitlement, plan: Plan) -> Plan:
@@ -57,12 +57,6 @@ def _promote(ent: Entitlement, plan: Plan) -> Plan:
             room.promote(row)
             promotions.add(row)
     return Plan(plan.starts, plan.stops, frozenset(promotions))
-
-
-def _use_of(after: AfterState, row: int) -> IntArray:
-    mask = np.zeros(len(after.kept), dtype=np.bool_)
-    mask[row] = True
-    return after.before.on_nodes(mask, after.free.shape[1])
 
 
 def _start_what_fits(ent: Entitlement, plan: Plan) -> Plan:
