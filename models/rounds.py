@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from allocator.epoch.afterthoughts import misplaced, overlooked
 from allocator.epoch.problem import EpochProblem
+from allocator.epoch.solution import EpochSolution
 from allocator.models.protocol import EngineResult, Limits
 
 MOST_ROUNDS = 8
@@ -17,16 +18,22 @@ SolveOnce = Callable[[EpochProblem, Limits, Sequence[int], Sequence[int]], Engin
 """Solves the model that states `unallocated_last` for the offers and `charged_first` for the victims named."""
 
 
-def solve_in_rounds(solve_once: SolveOnce, problem: EpochProblem, limits: Limits) -> EngineResult:
-    """Solve to optimality or to the limits. Every round solves a relaxation, so the tightest bound of all rounds holds."""
+def solve_in_rounds(
+    solve_once: SolveOnce, problem: EpochProblem, limits: Limits, guess: EpochSolution | None = None
+) -> EngineResult:
+    """Solve to optimality or to the limits. Every round solves a relaxation, so the tightest bound of all rounds holds.
+
+    What the guess breaks is stated from the first round on: it is often what the answer would break.
+    """
     deadline = time.monotonic() + limits.seconds
-    claims: list[int] = []
-    displaced: list[int] = []
+    claims = overlooked(problem, guess) if guess is not None else []
+    displaced = misplaced(problem, guess) if guess is not None else []
     result = solve_once(problem, limits, claims, displaced)
     for _ in range(MOST_ROUNDS):
         if result.solution is None:
             return result
-        more, wrong = overlooked(problem, result.solution), misplaced(problem, result.solution)
+        more = [j for j in overlooked(problem, result.solution) if j not in claims]
+        wrong = [r for r in misplaced(problem, result.solution) if r not in displaced]
         left = deadline - time.monotonic()
         if not (more or wrong) or left <= 0:
             return result

@@ -48,9 +48,10 @@ def build(
 def solve(problem: EpochProblem, limits: Limits, guess: EpochSolution | None = None) -> EngineResult:
     """Solve to optimality or to the limits; afterthoughts that the answer breaks are added and the model is solved again.
 
-    The guess is not used as a hint: measured, hints make this model slower. The portfolio keeps the better of the two answers.
+    The guess tells which afterthoughts to begin with. It is no hint: measured, hints make this model slower, and the
+    portfolio keeps the better of the two answers.
     """
-    return solve_in_rounds(_solve_once, problem, limits)
+    return solve_in_rounds(_solve_once, problem, limits, guess)
 
 
 def _solve_once(problem: EpochProblem, limits: Limits, claims: Sequence[int], displaced: Sequence[int]) -> EngineResult:
