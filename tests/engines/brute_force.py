@@ -92,7 +92,7 @@ def _take(free: list[list[int]], choice: _Choice, sign: int) -> None:
 
 
 def _choices(ent: Entitlement, row: int) -> Iterator[_Choice]:
-    works, work = ent.works, ent.snapshot.workloads[row]
+    works = ent.works
     waits = _waits(ent, row)
     if works.running[row] and not works.forced[row]:
         yield from _running_choices(ent, row)

@@ -79,9 +79,12 @@ def _budgets(rng: Random) -> list[Allocation]:
         share = Fraction(rng.choice([0, 1, 1, 1, 2, 5]))
         limit = rng.choice([2, 3]) if rng.random() < 0.1 else None
         found.append(Allocation(id=f"p{i}", parent=None, share=share, gpu_limit=limit))
-        for k in range(rng.choice([0, 0, 1, 2])):
-            found.append(Allocation(id=f"p{i}r{k}", parent=f"p{i}", share=Fraction(rng.choice([1, 1, 2])), funds=rng.random() < 0.3))
+        found += [_researcher(rng, f"p{i}", k) for k in range(rng.choice([0, 0, 1, 2]))]
     return found
+
+
+def _researcher(rng: Random, parent: str, k: int) -> Allocation:
+    return Allocation(id=f"{parent}r{k}", parent=parent, share=Fraction(rng.choice([1, 1, 2])), funds=rng.random() < 0.3)
 
 
 def _usage(rng: Random, leaves: list[str], pools: list[str]) -> list[UsageRecord]:
@@ -153,7 +156,8 @@ def _run(rng: Random, min_runtime: int, placement: dict[str, int]) -> Run:
         return Run(placement=placement, charged=False, start_time=start)
     return Run(
         placement=placement, charged=True, start_time=start, charged_since=start, granted_at=start,
-        protected_until=start + min(min_runtime, 8 * HOUR), last_checkpoint=start + 60 if start < NOW - 60 and rng.random() < 0.3 else None,
+        protected_until=start + min(min_runtime, 8 * HOUR),
+        last_checkpoint=start + 60 if start < NOW - 60 and rng.random() < 0.3 else None,
         express=min_runtime == HOUR // 2 and rng.random() < 0.3,
     )  # fmt: skip
 
@@ -188,7 +192,8 @@ def _policy(rng: Random) -> Policy:
     return Policy(
         horizon=rng.choice([HOUR, 4 * HOUR, 24 * HOUR]), planning_step=rng.choice([900, HOUR]),
         preempt_under_entitlement=rng.random() < 0.2, max_preemptions=rng.choice([None, None, 0, 1]),
-        half_life=rng.choice([None, None, 2 * 86_400]), express=ExpressLane(gpus=rng.choice([2, 8]), per_user=rng.choice([1, 2])),
+        half_life=rng.choice([None, None, 2 * 86_400]),
+        express=ExpressLane(gpus=rng.choice([2, 8]), per_user=rng.choice([1, 2])),
         weights=Weights(
             fragmentation=Fraction(rng.choice([0, 1, 10]), 100), spread=Fraction(rng.choice([0, 1, 2])),
             lost_work=Fraction(rng.choice([1, 3, 8]), 2), order=Fraction(rng.choice([1, 20]), 1000),

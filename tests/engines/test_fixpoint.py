@@ -1,0 +1,104 @@
+"""Fixpoint: once a decision is carried out, no engine wants to do anything more at the same instant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from allocator.domain import Decision, Preemption, Promotion, Renewal, Snapshot, Start
+from allocator.engine import ENGINES, allocate
+from allocator.engine.plan import Plan, after_plan
+from allocator.entitlement import entitle
+from allocator.generate import generate_snapshot
+from allocator.transition import apply
+from allocator.verify import score_of
+from tests.engines.seeds import FUZZ, LIMIT, chunks
+from tests.engines.tiny import tiny_snapshot
+
+SECOND_THOUGHTS = 0.01
+"""Of an engine's answers on tiny epochs are improved by a second call, greedy's above all: what the last pass had to start
+opened a better way."""
+
+SMALL = ("mixed", "odd", "ones", "giant", "hopeless", "victims", "drain")
+"""Families of generated snapshots that every engine decides in a second or two at 256 GPUs."""
+
+
+def actions(decision: Decision) -> dict[str, list[str]]:
+    """What a decision does, by kind; empty where it does nothing."""
+    rows: dict[str, Sequence[Start | Preemption | Promotion | Renewal]] = {
+        "starts": decision.starts,
+        "stops": decision.preemptions,
+        "promotions": decision.promotions,
+        "renewals": decision.renewals,
+    }
+    return {kind: [row.workload for row in found] for kind, found in rows.items() if found}
+
+
+def score_of_nothing(snapshot: Snapshot) -> int:
+    """The score of doing nothing but what must be done."""
+    entitlement = entitle(snapshot.canonical())
+    return score_of(after_plan(entitlement, Plan({}, frozenset(), frozenset()))).total
+
+
+def second_thoughts(snapshot: Snapshot, decision: Decision, engine: str) -> dict[str, list[str]]:
+    """What an engine does at the instant of a decision that has been carried out.
+
+    Nothing if the decision was proven best. Else whatever it does has to lower the score.
+    """
+    after = apply(snapshot, decision)
+    second = allocate(after, engine=engine, time_limit=LIMIT)
+    found = actions(second)
+    assert not found or decision.solver.status != "optimal"
+    assert not found or second.solver.objective < score_of_nothing(after)
+    return found
+
+
+@pytest.mark.parametrize("seeds", chunks(usual=240, long=3000, size=300 if FUZZ else 120))
+def test_tiny_epochs_are_at_rest_after_a_decision(seeds: range) -> None:
+    changed = dict.fromkeys(ENGINES, 0)
+    for seed in seeds:
+        snapshot = tiny_snapshot(seed)
+        for engine in ENGINES:
+            decision = allocate(snapshot, engine=engine, time_limit=LIMIT)
+            changed[engine] += bool(second_thoughts(snapshot, decision, engine))
+    assert all(count <= SECOND_THOUGHTS * len(seeds) for count in changed.values()), changed
+
+
+@pytest.mark.parametrize("seeds", chunks(usual=120, long=1500, size=300 if FUZZ else 60))
+def test_what_one_engine_has_proven_best_is_left_alone_by_the_others(seeds: range) -> None:
+    for seed in seeds:
+        snapshot = tiny_snapshot(seed)
+        decision = allocate(snapshot, time_limit=LIMIT)
+        for engine in ENGINES:
+            second_thoughts(snapshot, decision, engine)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("family", SMALL)
+def test_generated_epochs_are_at_rest_after_a_decision(family: str, engine: str) -> None:
+    snapshot = generate_snapshot(family=family, gpus=256, seed=1)
+    decision = allocate(snapshot, engine=engine, time_limit=LIMIT)
+    assert actions(decision)
+    assert second_thoughts(snapshot, decision, engine) == {}
+
+
+@pytest.mark.parametrize("seeds", chunks(usual=8, long=80, size=4))
+def test_epochs_of_1024_gpus_are_at_rest_after_a_decision_of_greedy(seeds: range) -> None:
+    for seed in seeds:
+        snapshot = generate_snapshot(gpus=1024, seed=seed)
+        decision = allocate(snapshot, engine="greedy")
+        assert actions(decision)
+        assert decision.solver.notes == ()
+        assert second_thoughts(snapshot, decision, "greedy") == {}
+
+
+def test_a_second_thought_would_be_noticed() -> None:
+    """Seed 0 has a start: taking it back is a change, and not for the better."""
+    snapshot = tiny_snapshot(0)
+    decision = allocate(snapshot, time_limit=LIMIT)
+    assert actions(decision)["starts"]
+    idle = replace(decision, starts=(), preemptions=(), promotions=())
+    with pytest.raises(AssertionError):
+        second_thoughts(snapshot, idle, "portfolio")
