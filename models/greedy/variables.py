@@ -2,186 +2,175 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from allocator.epoch.problem import EpochProblem
 from allocator.epoch.solution import EpochSolution, Placement
-from allocator.topology.layout import IntArray
+from allocator.topology.layout import GPUS, BoolArray, IntArray
+
+
+class Tables:
+    """Facts of one problem that every state looks up: columns as lists, and for each member the rows that hold it."""
+
+    def __init__(self, problem: EpochProblem) -> None:
+        offers, victims, promotions = problem.offers, problem.victims, problem.promotions
+        self.work, self.shape, self.pool = (_list(column) for column in (offers.work, offers.shape, offers.pool))
+        self.gpus, self.units, self.promise_cost, self.gain = (
+            _list(column) for column in (offers.gpus, offers.units, offers.promise_cost, offers.gain)
+        )
+        self.charged: list[bool] = offers.charged.tolist()
+        self.express: list[bool] = offers.express.tolist()
+        self.victim_gpus, self.victim_cost = _list(victims.gpus), _list(victims.cost)
+        self.victim_charged: list[bool] = victims.charged.tolist()
+        self.terms_of_offer = _invert([term.offers for term in problem.shares], len(offers.work))
+        self.terms_of_victim = _invert([term.victims for term in problem.shares], len(victims.work))
+        self.terms_of_promotion = _invert([term.promotions for term in problem.shares], len(promotions.work))
+        self.funding_of_offer = _invert([row.offers for row in problem.funding], len(offers.work))
+        self.funding_of_promotion = _invert([row.promotions for row in problem.funding], len(promotions.work))
+        self.limits_of_offer = _invert([row.offers for row in problem.limits], len(offers.work))
+        self.limits_of_victim = _invert([row.victims for row in problem.limits], len(victims.work))
+        self.promotion_of = {int(r): u for u, r in enumerate(problem.promotions.victim) if r >= 0}
+        self.charged_twin = _charged_twins(problem)
 
 
 class State:
-    """A partial decision. Every method keeps `free`, `held`, `promised` and `starts` in step.
+    """A partial decision. Every method keeps all fields in step.
 
     `free` has shape (3, num_nodes); `held[t]` is the change of charged GPUs of share term t; `promised[i]` the GPU-seconds
-    promised at funding row i; `limit_used[i]` the GPUs under limit row i. `residents[n]` maps the holders on node n that could
-    leave to the GPUs, CPUs and GiB they use there: victims by their row, starts by `num_victims` plus theirs. Offers in `settled` are not taken back for others for the time being.
+    promised at funding row i; `limit_used[i]` the GPUs under limit row i; `placed` the GPUs that start on each node; `slack` is
+    what to fill first: little free, and of equals what is broken up already or never was wholly free.
     """
 
-    def __init__(self, problem: EpochProblem) -> None:
-        self.problem = problem
+    def __init__(self, problem: EpochProblem, tables: Tables) -> None:
+        self.problem, self.tables = problem, tables
         self.free: IntArray = problem.free.copy()
+        self.placed: IntArray = problem.whole_placed.copy()
+        self.slack: IntArray = 2 * self.free[GPUS] + ((problem.whole_weight > 0) & (self.placed == 0))
         self.starts: dict[int, Placement] = {}
-        self.stopped = np.zeros(len(problem.victims.work), dtype=np.bool_)
-        self.promoted = np.zeros(len(problem.promotions.work), dtype=np.bool_)
-        self.started_work = np.zeros(len(problem.names), dtype=np.bool_)
+        self.stopped: set[int] = set()
+        self.promoted: set[int] = set()
+        self.started_work: set[int] = set()
         self.held = [0] * len(problem.shares)
         self.promised = [0] * len(problem.funding)
-        self.express_used = np.zeros_like(problem.express_room)
-        self.placed: IntArray = problem.whole_placed.copy()
-        self.terms_of_offer = _invert([term.offers for term in problem.shares], len(problem.offers.work))
-        self.terms_of_victim = _invert([term.victims for term in problem.shares], len(problem.victims.work))
-        self.terms_of_promotion = _invert([term.promotions for term in problem.shares], len(problem.promotions.work))
-        self.funding_of_offer = _invert([row.offers for row in problem.funding], len(problem.offers.work))
-        self.funding_of_promotion = _invert([row.promotions for row in problem.funding], len(problem.promotions.work))
-        self.limits_of_offer = _invert([row.offers for row in problem.limits], len(problem.offers.work))
-        self.limits_of_victim = _invert([row.victims for row in problem.limits], len(problem.victims.work))
+        self.express_used = [0] * len(problem.express_room)
         self.limit_used = [row.kept + int(problem.victims.gpus[row.victims].sum()) for row in problem.limits]
-        self.charged_twin = _charged_twins(problem)
-        self.promotion_of = {int(r): u for u, r in enumerate(problem.promotions.victim) if r >= 0}
-        self.demoted: set[int] = set()
-        self.num_victims = len(problem.victims.work)
-        self.settled: set[int] = set()
-        self.residents: list[dict[int, tuple[int, int, int]]] = [{} for _ in range(problem.free.shape[1])]
-        for r, (nodes, need) in enumerate(zip(problem.victims.nodes, problem.victims.need, strict=True)):
-            for node, (gpus, cpus, memory) in zip(nodes.tolist(), need.T.tolist(), strict=True):
-                self.residents[node][r] = (gpus, cpus, memory)
 
     def start(self, j: int, placement: Placement) -> None:
         """Start offer j on the given nodes (units by node)."""
-        offers = self.problem.offers
         self._occupy(j, placement, 1)
         self.starts[j] = placement
-        self.started_work[offers.work[j]] = True
+        self.started_work.add(self.tables.work[j])
         self._account(j, 1)
 
     def take_back(self, j: int) -> Placement:
         """Undo a start of this decision."""
         placement = self.starts.pop(j)
         self._occupy(j, placement, -1)
-        self.started_work[self.problem.offers.work[j]] = False
+        self.started_work.discard(self.tables.work[j])
         self._account(j, -1)
         return placement
 
     def _occupy(self, j: int, placement: Placement, sign: int) -> None:
-        need = self.problem.shapes.need[:, self.problem.offers.shape[j]]
-        gpus, cpus, memory = need.tolist()
-        holder = self.num_victims + j
-        for node, units in placement.items():
+        need = self.problem.shapes.need[:, self.tables.shape[j]]
+        if len(placement) == 1:
+            ((node, units),) = placement.items()
             self.free[:, node] -= sign * units * need
-            self.placed[node] += sign * units * gpus
-            if sign > 0:
-                self.residents[node][holder] = (units * gpus, units * cpus, units * memory)
-            else:
-                del self.residents[node][holder]
+            self.placed[node] += sign * units * need[GPUS]
+            self._rank(node)
+            return
+        nodes, count = list(placement), np.fromiter(placement.values(), np.int64, len(placement))
+        self.free[:, nodes] -= sign * need[:, None] * count
+        self.placed[nodes] += sign * need[GPUS] * count
+        self._rank(nodes)
+
+    def _rank(self, nodes: IntArray | list[int] | int) -> None:
+        intact = (self.problem.whole_weight[nodes] > 0) & (self.placed[nodes] == 0)
+        self.slack[nodes] = 2 * self.free[GPUS, nodes] + intact
 
     def _account(self, j: int, sign: int) -> None:
-        offers = self.problem.offers
-        gpus = sign * int(offers.gpus[j])
-        for t in self.terms_of_offer[j]:
+        tables = self.tables
+        gpus = sign * tables.gpus[j]
+        for t in tables.terms_of_offer[j]:
             self.held[t] += gpus
-        for i in self.limits_of_offer[j]:
+        for i in tables.limits_of_offer[j]:
             self.limit_used[i] += gpus
-        for i in self.funding_of_offer[j]:
-            self.promised[i] += sign * int(offers.promise_cost[j])
-        if offers.express[j]:
-            self.express_used[offers.pool[j]] += gpus
+        for i in tables.funding_of_offer[j]:
+            self.promised[i] += sign * tables.promise_cost[j]
+        if tables.express[j]:
+            self.express_used[tables.pool[j]] += gpus
 
     def stop(self, r: int) -> None:
-        """Stop victim r; if it was to be promoted, it is not."""
+        """Stop victim r; it is not promoted then."""
+        if (u := self.tables.promotion_of.get(r)) in self.promoted and u is not None:
+            self.demote(u)
+        self.stopped.add(r)
         self._change_victim(r, 1)
-        if self.is_promoted(r):
-            self._change_promotion(self.promotion_of[r], -1)
-            self.demoted.add(r)
 
     def keep(self, r: int) -> None:
         """Undo a stop of this decision."""
+        self.stopped.discard(r)
         self._change_victim(r, -1)
-        if r in self.demoted:
-            self._change_promotion(self.promotion_of[r], 1)
-            self.demoted.discard(r)
 
     def _change_victim(self, r: int, sign: int) -> None:
-        victims = self.problem.victims
-        self.stopped[r] = sign > 0
+        victims, gpus = self.problem.victims, sign * self.tables.victim_gpus[r]
         self.free[:, victims.nodes[r]] += sign * victims.need[r]
-        for node, (gpus, cpus, memory) in zip(victims.nodes[r].tolist(), victims.need[r].T.tolist(), strict=True):
-            if sign > 0:
-                del self.residents[node][r]
-            else:
-                self.residents[node][r] = (gpus, cpus, memory)
-        for t in self.terms_of_victim[r]:
-            self.held[t] -= sign * int(victims.gpus[r])
-        for i in self.limits_of_victim[r]:
-            self.limit_used[i] -= sign * int(victims.gpus[r])
-
-    def gpus_of(self, holder: int) -> int:
-        """GPUs that a holder (a victim, or a start behind all victims) has."""
-        if holder < self.num_victims:
-            return int(self.problem.victims.gpus[holder])
-        return int(self.problem.offers.gpus[holder - self.num_victims])
-
-    def is_charged(self, holder: int) -> bool:
-        """Whether a holder is charged work."""
-        if holder < self.num_victims:
-            return bool(self.problem.victims.charged[holder])
-        return bool(self.problem.offers.charged[holder - self.num_victims])
-
-    def use_on(self, holder: int, node: int) -> tuple[int, int, int]:
-        """GPUs, CPUs and GiB of a holder on one of its nodes."""
-        return self.residents[node][holder]
-
-    def use_of(self, holder: int) -> tuple[IntArray, IntArray]:
-        """Nodes of a holder, and what it uses on them, shape (3, number of those nodes)."""
-        if holder < self.num_victims:
-            return self.problem.victims.nodes[holder], self.problem.victims.need[holder]
-        placement = self.starts[holder - self.num_victims]
-        need = self.problem.shapes.need[:, self.problem.offers.shape[holder - self.num_victims]]
-        nodes = np.fromiter(placement.keys(), np.int64, len(placement))
-        return nodes, need[:, None] * np.fromiter(placement.values(), np.int64, len(placement))
-
-    def is_promoted(self, r: int) -> bool:
-        """Whether a victim is promoted if it stays."""
-        return r in self.promotion_of and bool(self.promoted[self.promotion_of[r]])
+        self.slack[victims.nodes[r]] += 2 * sign * victims.need[r][GPUS]
+        for t in self.tables.terms_of_victim[r]:
+            self.held[t] -= gpus
+        for i in self.tables.limits_of_victim[r]:
+            self.limit_used[i] -= gpus
 
     def promote(self, u: int) -> None:
         """Charge and protect an uncharged run in place."""
+        self.promoted.add(u)
         self._change_promotion(u, 1)
+
+    def demote(self, u: int) -> None:
+        """Undo a promotion."""
+        self.promoted.discard(u)
+        self._change_promotion(u, -1)
 
     def _change_promotion(self, u: int, sign: int) -> None:
         promotions = self.problem.promotions
-        self.promoted[u] = sign > 0
-        for t in self.terms_of_promotion[u]:
+        for t in self.tables.terms_of_promotion[u]:
             self.held[t] += sign * int(promotions.gpus[u])
-        for i in self.funding_of_promotion[u]:
+        for i in self.tables.funding_of_promotion[u]:
             self.promised[i] += sign * int(promotions.promise_cost[u])
 
-    def save(self) -> tuple[Any, ...]:
-        """What `restore` needs to come back to this state."""
-        return (
-            self.free.copy(), dict(self.starts), self.stopped.copy(), self.started_work.copy(), list(self.held),
-            list(self.promised), self.express_used.copy(), self.placed.copy(), list(self.limit_used),
-            [dict(holders) for holders in self.residents], self.promoted.copy(), set(self.demoted),
-        )  # fmt: skip
+    def fits(self, r: int) -> bool:
+        """Whether a stopped victim has room where it was."""
+        victims = self.problem.victims
+        return bool((self.free[:, victims.nodes[r]] >= victims.need[r]).all())
 
-    def restore(self, saved: tuple[Any, ...]) -> None:
-        """Come back to a saved state; it may be restored once."""
-        (
-            self.free, self.starts, self.stopped, self.started_work, self.held, self.promised, self.express_used, self.placed,
-            self.limit_used, self.residents, self.promoted, self.demoted,
-        ) = saved  # fmt: skip
+    def is_charged(self, r: int) -> bool:
+        """Whether a victim that stays is charged work from now on."""
+        return self.tables.victim_charged[r] or self.tables.promotion_of.get(r) in self.promoted
 
     def solution(self) -> EpochSolution:
         """What has been decided."""
         return EpochSolution(
             starts={j: dict(self.starts[j]) for j in sorted(self.starts)},
-            stops=frozenset(np.flatnonzero(self.stopped).tolist()),
-            promotions=frozenset(np.flatnonzero(self.promoted).tolist()),
+            stops=frozenset(self.stopped),
+            promotions=frozenset(self.promoted),
         )
 
 
-def _invert(groups: list[IntArray], size: int) -> list[list[int]]:
+def units_that_fit(free: IntArray, need: IntArray, open_to: BoolArray) -> IntArray:
+    """Units with this need that fit each open node, shape (num_nodes,)."""
+    room = np.maximum(free[GPUS], 0) // need[GPUS]
+    for resource in (1, 2):
+        if need[resource]:
+            room = np.minimum(room, np.maximum(free[resource], 0) // need[resource])
+    return np.asarray(room * open_to)
+
+
+def _list(column: IntArray) -> list[int]:
+    return list(column.tolist())
+
+
+def _invert(groups: Sequence[IntArray], size: int) -> list[list[int]]:
     """For each member, the indices of the groups that hold it."""
     found: list[list[int]] = [[] for _ in range(size)]
     for index, members in enumerate(groups):

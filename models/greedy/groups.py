@@ -1,0 +1,95 @@
+"""What the relaxation counts: forms of units, groups of classes, and what units of a size can use of one node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+
+from allocator.epoch.problem import EpochProblem
+from allocator.topology.layout import GPUS, UNLIMITED, BoolArray, IntArray
+
+MOST_CLASSES = 400
+"""Beyond so many classes those of equal room are one: the relaxation gets weaker, and stays fast."""
+
+
+def forms_of(problem: EpochProblem) -> tuple[IntArray, IntArray]:
+    """Shapes that need the same of the same nodes are one form: the form of each shape, and the first shape of each form."""
+    index: dict[tuple[bytes, bytes], int] = {}
+    form: list[int] = []
+    first: list[int] = []
+    for s in range(len(problem.shapes.pool)):
+        key = problem.shapes.need[:, s].tobytes(), problem.shapes.open_to[s].tobytes()
+        if key not in index:
+            index[key] = len(first)
+            first.append(s)
+        form.append(index[key])
+    return np.array(form, dtype=np.int64), np.array(first, dtype=np.int64)
+
+
+class Groups:
+    """Classes that one capacity row covers: nodes that are wholly free or held by one victim go together, without loss.
+
+    `most` has shape (num_forms, num_groups), `free` (3, num_groups); victim `victim[i]` leaves `leaves[:, i]` in group
+    `leaves_in[i]`.
+    """
+
+    def __init__(self, problem: EpochProblem, first: IntArray) -> None:
+        classes, shapes = problem.classes, problem.shapes
+        owner, victim, need = [], [], []
+        for k, residents in enumerate(classes.residents):
+            for r, own in residents:
+                owner.append(k)
+                victim.append(r)
+                need.append(own)
+        held_in, leaves = np.array(owner, dtype=np.int64), np.array(need, dtype=np.int64).reshape(-1, 3).T
+        room = classes.free.copy()
+        _add_columns(room, held_in, leaves)
+        node = np.array([nodes[0] for nodes in classes.nodes], dtype=np.int64)
+        open_to = shapes.open_to[first][:, node] if len(node) else np.zeros((len(first), 0), dtype=np.bool_)
+        wanted = shapes.need[:, first, None]
+        units = np.where(wanted > 0, room[:, None, :] // np.maximum(wanted, 1), UNLIMITED).min(axis=0, initial=UNLIMITED)
+        units = np.where(open_to, np.maximum(units, 0), 0) * classes.size
+        group = _group(classes.free[GPUS], room, open_to, np.bincount(held_in, minlength=len(node)))
+        num_groups = int(group.max(initial=-1)) + 1
+        self.most = np.zeros((len(first), num_groups), dtype=np.int64)
+        self.free = np.zeros((3, num_groups), dtype=np.int64)
+        _add_columns(self.most, group, units)
+        _add_columns(self.free, group, np.minimum(classes.free, UNLIMITED) * classes.size)
+        self.victim = np.array(victim, dtype=np.int64)
+        self.leaves_in, self.leaves = group[held_in], leaves * classes.size[held_in]
+        self.cuts = list(_cuts(problem, group, room[GPUS], shapes.need[GPUS, first])) if len(node) <= MOST_CLASSES else []
+
+
+def _add_columns(total: IntArray, index: IntArray, columns: IntArray) -> None:
+    for row, own in zip(total, columns, strict=True):
+        np.add.at(row, index, own)
+
+
+def _group(free: IntArray, room: IntArray, open_to: BoolArray, holders: IntArray) -> IntArray:
+    """The group of each class: its own, or shared with all that are alike where that loses nothing."""
+    alike = np.full(len(free), len(free) > MOST_CLASSES) | (holders == 0) | ((holders == 1) & (free == 0))
+    index: dict[tuple[object, ...], int] = {}
+    found = []
+    for k in range(len(free)):
+        key = (room[:, k].tobytes(), open_to[:, k].tobytes()) if alike[k] else (k,)
+        found.append(index.setdefault(key, len(index)))
+    return np.array(found, dtype=np.int64)
+
+
+def _cuts(problem: EpochProblem, group: IntArray, room: IntArray, need: IntArray) -> Iterator[tuple[int, int, int, int, int]]:
+    """(group, size, victim, GPUs that units of at least this size can use while the victim stays, and when all leave)."""
+    sizes = sorted(set(need.tolist()))
+    if any(large % small for small, large in pairwise(sizes)):
+        return
+    for k in np.flatnonzero(problem.classes.size == 1).tolist():
+        whole = int(room[k])
+        for size in sizes[1:]:
+            most = whole // size * size
+            if most < whole and most:
+                yield int(group[k]), size, -1, most, most
+            for r, own in problem.classes.residents[k]:
+                least = (whole - own[GPUS]) // size * size
+                if most > least and whole - own[GPUS] > least:
+                    yield int(group[k]), size, r, least, most

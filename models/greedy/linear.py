@@ -1,0 +1,87 @@
+"""A linear model: columns, rows and entries as they are collected, and then a loaded solver."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import highspy
+import numpy as np
+import numpy.typing as npt
+from highspy._core import _Highs  # `highspy.Highs` sets up callbacks and prints a banner meanwhile
+
+from allocator.topology.layout import IntArray
+
+FloatArray = npt.NDArray[np.float64]
+
+MOST_ITERATIONS = 200_000
+"""Simplex iterations of one solve, many times what 100,000 GPUs take."""
+
+MOST_SECONDS = 60.0
+"""A backstop: iterations are what ends a solve, so that it is deterministic."""
+
+_OPTIONS: dict[str, bool | int | float | str] = {
+    "output_flag": False, "threads": 1, "presolve": "off", "solver": "simplex",
+    "simplex_iteration_limit": MOST_ITERATIONS, "time_limit": MOST_SECONDS,
+}  # fmt: skip
+
+
+class LinearModel:
+    """Minimises the cost of columns that start at 0."""
+
+    def __init__(self) -> None:
+        self._cost: list[FloatArray] = []
+        self._upper: list[FloatArray] = []
+        self._bounds: list[tuple[FloatArray, FloatArray]] = []
+        self._entries: list[tuple[IntArray, IntArray, FloatArray]] = []
+        self.num_columns, self._num_rows = 0, 0
+
+    def columns(self, cost: FloatArray, upper: npt.NDArray[Any]) -> IntArray:
+        """New columns from 0 to `upper`."""
+        index = np.arange(self.num_columns, self.num_columns + len(cost))
+        self.num_columns += len(cost)
+        self._cost.append(cost)
+        self._upper.append(upper.astype(np.float64))
+        return index
+
+    def rows(self, lower: FloatArray | float, upper: npt.NDArray[Any]) -> IntArray:
+        """New rows between two bounds."""
+        index = np.arange(self._num_rows, self._num_rows + len(upper))
+        self._num_rows += len(upper)
+        self._bounds.append((np.broadcast_to(lower, upper.shape), upper))
+        return index
+
+    def put(self, row: IntArray, column: IntArray, value: npt.NDArray[Any] | float) -> None:
+        """Entries of the matrix."""
+        rows, columns, values = np.broadcast_arrays(row, column, value)
+        self._entries.append((rows, columns, values))
+
+    def load(self) -> None:
+        """Hand the model to a quiet solver on one thread; nothing is added afterwards."""
+        row, column, value = (np.concatenate(parts) for parts in zip(*self._entries, strict=True))
+        place, same = np.unique(column * self._num_rows + row, return_inverse=True)
+        model = highspy.HighsLp()
+        model.num_col_, model.num_row_ = self.num_columns, self._num_rows
+        model.col_cost_, model.col_upper_ = np.concatenate(self._cost), np.concatenate(self._upper)
+        model.col_lower_ = np.zeros(self.num_columns)
+        model.row_lower_ = np.concatenate([lower for lower, _ in self._bounds])
+        model.row_upper_ = np.concatenate([upper for _, upper in self._bounds])
+        model.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+        model.a_matrix_.start_ = np.searchsorted(place, np.arange(self.num_columns + 1) * self._num_rows).astype(np.int32)
+        model.a_matrix_.index_ = (place % self._num_rows).astype(np.int32)
+        model.a_matrix_.value_ = np.bincount(same, weights=value).astype(np.float64)
+        self._solver = _Highs()
+        for name, setting in _OPTIONS.items():
+            self._solver.setOptionValue(name, setting)
+        self._solver.passModel(model)
+
+    def bound(self, column: int, lower: float, upper: float) -> None:
+        """Change the bounds of a column of the loaded model."""
+        self._solver.changeColBounds(column, lower, upper)
+
+    def solve(self, num_columns: int) -> tuple[float, FloatArray] | None:
+        """The optimum and the first columns there; None if there is none. Starts from where the last solve ended."""
+        self._solver.run()
+        if self._solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            return None
+        found = np.array(self._solver.getSolution().col_value[:num_columns])
+        return float(self._solver.getInfo().objective_function_value), found

@@ -1,0 +1,185 @@
+"""The linear relaxation: the counts model with fractions of starts and stops, without topology.
+
+HiGHS solves it in milliseconds, and in less from where it was once some of its columns have been fixed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from allocator.epoch.problem import EpochProblem
+from allocator.epoch.solution import steps_between
+from allocator.models.greedy.groups import Groups, forms_of
+from allocator.models.greedy.linear import FloatArray, LinearModel
+from allocator.topology.layout import CPUS, GPUS, MEMORY, UNLIMITED, IntArray
+
+COST_UNIT = 3.6e6
+"""1/1000 GPU-seconds in one unit of the objective: GPU-hours keep coefficients near one."""
+
+TIME_UNIT = 3600.0
+"""GPU-seconds in one unit of a funding row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Relaxed:
+    """An optimum of the relaxation: its value, and the parts of offers, victims and promotions that are chosen."""
+
+    value: float
+    chosen: FloatArray
+
+
+class Relaxation:
+    """Columns are `num_choices` offers, victims and promotions in this order, then counts and steps of the curves."""
+
+    def __init__(self, problem: EpochProblem) -> None:
+        self.problem = problem
+        self.num_offers, self.num_victims = len(problem.offers.work), len(problem.victims.work)
+        self.num_choices = self.num_offers + self.num_victims + len(problem.promotions.work)
+        self._rows = LinearModel()
+        self._constant = 0.0
+        self._columns()
+        self._one_offer_per_workload()
+        self._capacity()
+        self._funding()
+        self._gpu_limit()
+        self._express()
+        self._max_preemptions()
+        self._promotions()
+        self._unfairness()
+        self._fixed: dict[int, int] = {}
+        self._rows.load()
+
+    def solve(self, fixed: Mapping[int, int]) -> Relaxed | None:
+        """The optimum with some choices fixed; None if there is none."""
+        for column in [column for column in self._fixed if column not in fixed]:
+            self._rows.bound(column, 0.0, float(self._upper[column]))
+        for column, value in fixed.items():
+            if self._fixed.get(column) != value:
+                self._rows.bound(column, float(value), float(value))
+        self._fixed = dict(fixed)
+        found = self._rows.solve(self.num_choices)
+        return None if found is None else Relaxed((found[0] + self._constant) * COST_UNIT, found[1])
+
+    @property
+    def num_columns(self) -> int:
+        """Columns of the model."""
+        return self._rows.num_columns
+
+    def _columns(self) -> None:
+        """Offers, victims, promotions; charged work without a licence stays."""
+        problem = self.problem
+        self._upper = np.ones(self.num_choices)
+        self._upper[self.num_offers : self.num_offers + self.num_victims][~problem.victims.licensed] = 0.0
+        for row in problem.limits:
+            if row.kept + int(problem.victims.gpus[row.victims].sum()) > row.limit:
+                self._upper[row.offers] = 0.0
+        costs = np.concatenate([-problem.offers.gain, problem.victims.cost, np.zeros(len(problem.promotions.work))])
+        self._start, self._stop, self._promote = np.split(
+            self._rows.columns(costs / COST_UNIT, self._upper), [self.num_offers, self.num_offers + self.num_victims]
+        )
+
+    def _one_offer_per_workload(self) -> None:
+        _, which, count = np.unique(self.problem.offers.work, return_inverse=True, return_counts=True)
+        several = count > 1
+        row = np.full(len(count), -1)
+        row[several] = self._rows.rows(-np.inf, np.ones(int(several.sum())))
+        own = np.flatnonzero(several[which])
+        self._rows.put(row[which[own]], self._start[own], 1.0)
+
+    def _capacity(self) -> None:
+        """Units of every form on every group of classes: as many as start, and no more than is free or left."""
+        problem, shapes = self.problem, self.problem.shapes
+        form, first = forms_of(problem)
+        need = shapes.need[:, first]
+        room = Groups(problem, first)
+        of_form, of_group = np.nonzero(room.most)
+        count = self._rows.columns(np.zeros(len(of_form)), room.most[of_form, of_group])
+        balance = self._rows.rows(0.0, np.zeros(len(first)))
+        self._rows.put(balance[of_form], count, 1.0)
+        self._rows.put(balance[form[problem.offers.shape]], self._start, -problem.offers.units)
+        for resource in (GPUS, CPUS, MEMORY):
+            bound = np.flatnonzero(room.free[resource] < UNLIMITED // 2)
+            if resource != GPUS and not (len(bound) and need[resource].any()):
+                continue
+            row = np.full(room.free.shape[1], -1)
+            row[bound] = self._rows.rows(-np.inf, room.free[resource, bound])
+            inside = row[of_group] >= 0
+            self._rows.put(row[of_group[inside]], count[inside], need[resource, of_form[inside]])
+            inside = row[room.leaves_in] >= 0
+            self._rows.put(row[room.leaves_in[inside]], self._stop[room.victim[inside]], -room.leaves[resource, inside])
+        self._packing(room, need[GPUS], count, of_form, of_group)
+
+    def _packing(self, room: Groups, need: IntArray, count: IntArray, of_form: IntArray, of_group: IntArray) -> None:
+        """Units of a size use whole multiples of it: on one node, what a victim holds cuts more than its own GPUs from them."""
+        for group, size, victim, least, most in room.cuts:
+            own = (of_group == group) & (need[of_form] >= size)
+            if own.any():
+                row = self._rows.rows(-np.inf, np.array([float(least)]))[0]
+                self._rows.put(row, count[own], need[of_form[own]])
+                if victim >= 0:
+                    self._rows.put(row, self._stop[[victim]], float(least - most))
+
+    def _funding(self) -> None:
+        offers, promotions = self.problem.offers, self.problem.promotions
+        for funding in self.problem.funding:
+            row = self._rows.rows(-np.inf, np.array([funding.available / TIME_UNIT]))[0]
+            self._rows.put(row, self._start[funding.offers], offers.promise_cost[funding.offers] / TIME_UNIT)
+            self._rows.put(row, self._promote[funding.promotions], promotions.promise_cost[funding.promotions] / TIME_UNIT)
+
+    def _gpu_limit(self) -> None:
+        offers, victims = self.problem.offers, self.problem.victims
+        for limit in self.problem.limits:
+            left = limit.limit - limit.kept - int(victims.gpus[limit.victims].sum())
+            row = self._rows.rows(-np.inf, np.array([max(left, 0.0)]))[0]
+            self._rows.put(row, self._start[limit.offers], offers.gpus[limit.offers])
+            self._rows.put(row, self._stop[limit.victims], -victims.gpus[limit.victims])
+
+    def _express(self) -> None:
+        offers = self.problem.offers
+        row = self._rows.rows(-np.inf, np.maximum(self.problem.express_room, 0).astype(np.float64))
+        own = np.flatnonzero(offers.express)
+        self._rows.put(row[offers.pool[own]], self._start[own], offers.gpus[own])
+
+    def _max_preemptions(self) -> None:
+        if self.problem.max_stops is not None:
+            row = self._rows.rows(-np.inf, np.array([float(self.problem.max_stops)]))[0]
+            self._rows.put(row, self._stop[self.problem.victims.charged], 1.0)
+
+    def _promotions(self) -> None:
+        """Nobody is promoted and stopped; whoever stays is promoted where funds cannot run out."""
+        promotions = self.problem.promotions
+        scarce = np.zeros(len(promotions.work), dtype=np.bool_)
+        for funding in self.problem.funding:
+            scarce[funding.promotions] = True
+        own = np.flatnonzero(promotions.victim >= 0)
+        row = self._rows.rows(np.where(scarce[own], -np.inf, 1.0), np.ones(len(own)))
+        self._rows.put(row, self._promote[own], 1.0)
+        self._rows.put(row, self._stop[promotions.victim[own]], 1.0)
+
+    def _unfairness(self) -> None:
+        offers, victims, promotions = self.problem.offers, self.problem.victims, self.problem.promotions
+        lows, owner, slopes, lengths = [], [], [], []
+        for t, term in enumerate(self.problem.shares):
+            low = term.base - int(victims.gpus[term.victims].sum())
+            high = term.base + int(offers.gpus[term.offers].sum() + promotions.gpus[term.promotions].sum())
+            lows.append(low - term.base)
+            for start, stop, slope in steps_between(term.curve, low, high):
+                owner.append(t)
+                slopes.append(slope)
+                lengths.append(stop - start)
+            self._constant += (term.curve.value(low) - term.curve.value(term.base)) / COST_UNIT
+        held = np.array(lows, dtype=np.float64)
+        row = self._rows.rows(held, held)
+        for members, columns, gpus in (
+            ([term.offers for term in self.problem.shares], self._start, offers.gpus),
+            ([term.promotions for term in self.problem.shares], self._promote, promotions.gpus),
+            ([term.victims for term in self.problem.shares], self._stop, -victims.gpus),
+        ):
+            if members:
+                flat = np.concatenate(members)
+                self._rows.put(np.repeat(row, [len(own) for own in members]), columns[flat], gpus[flat])
+        step = self._rows.columns(np.array(slopes) / COST_UNIT, np.array(lengths, dtype=np.float64))
+        self._rows.put(row[np.array(owner, dtype=np.int64)], step, -1.0)

@@ -1,0 +1,129 @@
+"""A short search around the linear relaxation: the large pieces by branching, the small ones by rounding."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping
+
+import numpy as np
+
+from allocator.epoch.problem import EpochProblem
+from allocator.epoch.solution import EpochSolution
+from allocator.models.greedy.linear import FloatArray
+from allocator.models.greedy.objective import value_of_state
+from allocator.models.greedy.relaxation import Relaxation, Relaxed
+from allocator.models.greedy.rounding import Rounding
+
+EFFORT = 40
+"""Solves of the relaxation, each about a millisecond at 1,024 GPUs."""
+
+ROUNDING_EFFORT = 3
+"""What one rounding costs, in solves."""
+
+MOST_COLUMNS = 250_000
+"""Columns solved over all, so that large clusters get fewer solves."""
+
+LARGE = 8.0
+"""GPUs that a fraction leaves open from which on it is worth a branch; one node."""
+
+COMPLETIONS = 3
+"""Solves in which all fractions are rounded at once, before the rest is rounded without."""
+
+TOLERANCE = 0.002
+"""Share of the cluster's time that no further solve is spent on."""
+
+HALF, INTEGRAL = 0.5, 1e-6
+
+Fixed = Mapping[int, int]
+"""Values of fixed choices."""
+
+
+class Search:
+    """Depth first while a large piece is split, then from the open node with the best bound, until the effort is spent."""
+
+    def __init__(self, problem: EpochProblem) -> None:
+        self.relaxation, self.rounding = Relaxation(problem), Rounding(problem)
+        self.best, self.value = EpochSolution(), 0
+        self._gpus = np.concatenate([problem.offers.gpus, problem.victims.gpus, problem.promotions.gpus])
+        self._tolerance = TOLERANCE * 1000 * problem.step_gpus
+        self._left = min(EFFORT, MOST_COLUMNS // self.relaxation.num_columns)
+        self._open: list[tuple[float, int, Fixed]] = []
+        self._pushed = 0
+        self._place_in_lane = {j: (members, at) for members in self.rounding.lanes for at, j in enumerate(members)}
+
+    def run(self) -> EpochSolution:
+        """The best decision found; where the relaxation finds none, what fills free GPUs, or keep."""
+        branch: Fixed | None = {}
+        while branch is not None and self._left > 0:
+            branch = self._visit(branch)
+            if branch is None and self._open:
+                branch = heapq.heappop(self._open)[2]
+        if self.value == 0:
+            self._consider(np.zeros(self.relaxation.num_choices))
+        return self.best
+
+    def _visit(self, fixed: Fixed) -> Fixed | None:
+        """Solve one node; the branch to go on with if a large piece is split, while others wait among the open ones."""
+        found = self._solve(fixed)
+        if found is None:
+            return None
+        split = np.abs(found.chosen - np.round(found.chosen)) * self._gpus
+        k = int(np.argmax(split))
+        if split[k] < LARGE or not fixed:
+            self._complete(fixed, found)
+        if split[k] < INTEGRAL or not self._promising(found):
+            return None
+        up, down = self._round_up(k), self._round_down(k)
+        first, second = (up, down) if found.chosen[k] >= HALF else (down, up)
+        self._push(found, {**fixed, **second})
+        if split[k] >= LARGE:
+            return {**fixed, **first}
+        self._push(found, {**fixed, **first})
+        return None
+
+    def _push(self, found: Relaxed, branch: Fixed) -> None:
+        self._pushed += 1
+        heapq.heappush(self._open, (found.value, self._pushed, branch))
+
+    def _solve(self, fixed: Fixed) -> Relaxed | None:
+        """The relaxation, if it leaves something to gain."""
+        self._left -= 1
+        found = self.relaxation.solve(fixed)
+        return found if found and self._promising(found) else None
+
+    def _promising(self, found: Relaxed) -> bool:
+        return found.value < self.value - self._tolerance
+
+    def _complete(self, fixed: Fixed, found: Relaxed) -> None:
+        """Round all fractions, see what the relaxation makes of it, and round what is left after some solves for good."""
+        for _ in range(COMPLETIONS):
+            split = np.flatnonzero(np.abs(found.chosen - np.round(found.chosen)) > INTEGRAL).tolist()
+            if not split:
+                break
+            fixed = dict(fixed)
+            for k in split:
+                fixed.update(self._round_up(k) if found.chosen[k] >= HALF else self._round_down(k))
+            again = self._solve(fixed)
+            if again is None:
+                break
+            found = again
+        self._consider(found.chosen)
+
+    def _consider(self, chosen: FloatArray) -> None:
+        self._left -= ROUNDING_EFFORT
+        state = self.rounding.carry_out(chosen)
+        if value_of_state(state, self.rounding.curves) < self.value:
+            self.rounding.mend(state)
+            value = value_of_state(state, self.rounding.curves)
+            if value < self.value:
+                self.best, self.value = state.solution(), value
+
+    def _round_up(self, k: int) -> Fixed:
+        """One more of a lane, and so all before it."""
+        members, at = self._place_in_lane.get(k, ([k], 0))
+        return dict.fromkeys(members[: at + 1], 1)
+
+    def _round_down(self, k: int) -> Fixed:
+        """No more of a lane."""
+        members, at = self._place_in_lane.get(k, ([k], 0))
+        return dict.fromkeys(members[at:], 0)

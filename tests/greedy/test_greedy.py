@@ -1,0 +1,127 @@
+"""Greedy on small generated snapshots: what it says a decision is worth, the rules it keeps by itself, and how good it is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from allocator.entitlement import entitle
+from allocator.epoch import EpochProblem, EpochSolution, compile_epoch, value_of
+from allocator.epoch.afterthoughts import misplaced
+from allocator.generate import generate_snapshot
+from allocator.models.cpsat import solver as reference
+from allocator.models.greedy import solver
+from allocator.models.greedy.objective import gain_of_keep, gain_of_start, loss_of_return, value_of_state
+from allocator.models.greedy.relaxation import Relaxation
+from allocator.models.greedy.rounding import Rounding
+from allocator.models.protocol import Limits, Status
+
+CASES = [(seed, pools) for seed in range(1, 5) for pools in (1, 3)]
+
+
+@cache
+def problem_of(seed: int, pools: int) -> EpochProblem:
+    return compile_epoch(entitle(generate_snapshot(gpus=128, seed=seed, pools=pools)))
+
+
+@cache
+def answer_of(seed: int, pools: int) -> EpochSolution:
+    result = solver.solve(problem_of(seed, pools), Limits(0.0))
+    assert result.status is Status.FEASIBLE
+    assert result.solution is not None
+    assert result.value == value_of(problem_of(seed, pools), result.solution)
+    return result.solution
+
+
+@pytest.mark.parametrize(("seed", "pools"), CASES)
+def test_the_value_of_a_state_is_that_of_its_solution(seed: int, pools: int) -> None:
+    problem = problem_of(seed, pools)
+    found = Relaxation(problem).solve({})
+    assert found is not None
+    rounding = Rounding(problem)
+    for part in (0.0, 0.5, 1.0):
+        state = rounding.carry_out(found.chosen * part)
+        assert value_of_state(state, rounding.curves) == value_of(problem, state.solution())
+
+
+@pytest.mark.parametrize(("seed", "pools"), CASES)
+def test_steps_are_worth_what_the_objective_changes_by(seed: int, pools: int) -> None:
+    problem, rounding = problem_of(seed, pools), Rounding(problem_of(seed, pools))
+    found = Relaxation(problem).solve({})
+    assert found is not None
+    state = rounding.carry_out(found.chosen)
+    singles = [
+        j for j in state.starts if problem.offers.units[j] == 1 and not problem.whole_weight[list(state.starts[j])].any()
+    ]
+    for j in singles[:5]:
+        before, loss = value_of_state(state, rounding.curves), loss_of_return(state, rounding.curves, j)
+        placement = state.take_back(j)
+        assert value_of_state(state, rounding.curves) - before == loss == gain_of_start(state, rounding.curves, j)
+        state.start(j, placement)
+        assert value_of_state(state, rounding.curves) == before
+    for r in sorted(state.stopped)[:5]:
+        before, gain = value_of_state(state, rounding.curves), gain_of_keep(state, rounding.curves, r)
+        state.keep(r)
+        assert before - value_of_state(state, rounding.curves) == gain
+        state.stop(r)
+
+
+@pytest.mark.parametrize(("seed", "pools"), CASES)
+def test_the_answer_keeps_the_rules_that_nobody_repairs(seed: int, pools: int) -> None:
+    problem, answer = problem_of(seed, pools), answer_of(seed, pools)
+    offers, victims = problem.offers, problem.victims
+    started, stopped = sorted(answer.starts), sorted(answer.stops)
+    assert len(set(offers.work[started].tolist())) == len(started)
+    free = problem.free.copy()
+    for r in stopped:
+        free[:, victims.nodes[r]] += victims.need[r]
+    for j, placement in answer.starts.items():
+        assert sum(placement.values()) == offers.units[j]
+        for node, units in placement.items():
+            assert problem.shapes.open_to[offers.shape[j], node]
+            free[:, node] -= units * problem.shapes.need[:, offers.shape[j]]
+    assert np.all(free >= 0)
+    for row in problem.funding:
+        promised = sum(int(offers.promise_cost[j]) for j in row.offers if j in answer.starts)
+        promised += sum(int(problem.promotions.promise_cost[u]) for u in row.promotions if u in answer.promotions)
+        assert promised <= row.available
+    assert not misplaced(problem, answer)
+
+
+def test_small_clusters_are_solved_almost_to_the_optimum() -> None:
+    gaps = []
+    for seed, pools in CASES:
+        problem = problem_of(seed, pools)
+        exact = reference.solve(problem, Limits(20.0))
+        assert exact.status is Status.OPTIMAL
+        assert exact.bound is not None
+        gaps.append((value_of(problem, answer_of(seed, pools)) - exact.bound) / (1000 * problem.step_gpus))
+    assert float(np.median(gaps)) <= 0.02
+    assert max(gaps) <= 0.5
+
+
+def test_the_same_problem_has_the_same_answer() -> None:
+    again = solver.solve(problem_of(3, 3), Limits(0.0), guess=answer_of(1, 3)).solution
+    assert again == answer_of(3, 3)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_without_a_relaxation_free_gpus_are_filled(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Relaxation, "solve", lambda self, fixed: None)
+    problem = problem_of(seed, 1)
+    result = solver.solve(problem, Limits(0.0))
+    assert result.solution is not None
+    assert not result.solution.stops
+    assert result.value is not None
+    assert result.value <= 0
+
+
+def test_nothing_waits() -> None:
+    snapshot = generate_snapshot(gpus=64, seed=1)
+    running = tuple(work for work in snapshot.workloads if work.run is not None)
+    problem = compile_epoch(entitle(replace(snapshot, workloads=running)))
+    assert len(problem.offers.work) == 0
+    assert solver.solve(problem, Limits(0.0)).value == 0
