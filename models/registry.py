@@ -7,7 +7,7 @@ from typing import cast
 
 from allocator.models.protocol import Engine
 
-_MODULES = {"cp-sat": "allocator.models.cpsat.solver"}
+_MODULES = {"cp-sat": "allocator.models.cpsat.solver", "milp": "allocator.models.milp.solver"}
 
 EXACT_ENGINES = tuple(_MODULES)
 

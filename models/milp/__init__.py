@@ -1,0 +1,1 @@
+"""MILP engine: the same reduced problem through PuLP and HiGHS, a second opinion with a linear bound."""

@@ -1,0 +1,198 @@
+"""Builds the MILP with PuLP, solves it with HiGHS and reads the answer.
+
+HiGHS computes in floating point. What it answers is made exact again here: integers are rounded and every row is checked,
+the value is computed from the decoded solution, and the bound gives way by all that the tolerances could add up to.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import highspy
+import numpy as np
+import pulp
+
+from allocator.epoch.decode import decode_counts
+from allocator.epoch.problem import EpochProblem
+from allocator.epoch.solution import EpochSolution, value_of
+from allocator.models.milp.constraints import Constraints
+from allocator.models.milp.objective import Objective
+from allocator.models.milp.variables import Variables, range_of
+from allocator.models.protocol import EngineResult, Limits, Status
+from allocator.models.rounds import solve_in_rounds
+
+NAME = "milp"
+
+PRIMAL_TOLERANCE = 1e-9
+"""`mip_feasibility_tolerance`: how far HiGHS lets integers and rows be off."""
+
+DUAL_TOLERANCE = PRIMAL_TOLERANCE / 10
+"""How far reduced costs may be off in the relaxations of HiGHS, which derives it from the other."""
+
+_INFEASIBLE = (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible)
+
+_BROKEN = (
+    highspy.HighsModelStatus.kNotset,
+    highspy.HighsModelStatus.kLoadError,
+    highspy.HighsModelStatus.kModelError,
+    highspy.HighsModelStatus.kPresolveError,
+    highspy.HighsModelStatus.kSolveError,
+    highspy.HighsModelStatus.kPostsolveError,
+    highspy.HighsModelStatus.kUnbounded,
+)
+"""Nothing that HiGHS says afterwards counts. Every other status is an optimum or a limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """The model, and how to read it."""
+
+    rows: pulp.LpProblem
+    variables: Variables
+    objective: Objective
+
+
+def build(problem: EpochProblem, claims: Sequence[int] = (), displaced: Sequence[int] = ()) -> Model:
+    """The whole model.
+
+    `unallocated_last` is stated for the offers in `claims`, `charged_first` for the victims in `displaced`.
+    """
+    rows = pulp.LpProblem("epoch", pulp.LpMinimize)
+    variables = Variables(rows, problem)
+    Constraints(rows, problem, variables, claims, displaced).add_all()
+    objective = Objective(rows, problem, variables)
+    objective.minimise()
+    return Model(rows, variables, objective)
+
+
+def solve(problem: EpochProblem, limits: Limits, guess: EpochSolution | None = None) -> EngineResult:
+    """Solve to optimality or to the limits; afterthoughts that the answer breaks are added and the model is solved again."""
+    return solve_in_rounds(_solve_once, problem, limits)
+
+
+def _solve_once(problem: EpochProblem, limits: Limits, claims: Sequence[int], displaced: Sequence[int]) -> EngineResult:
+    started = time.monotonic()
+    model = build(problem, claims, displaced)
+    slack = tolerance(model)
+    seconds = limits.seconds - (time.monotonic() - started)
+    if seconds <= 0:
+        return EngineResult(NAME, Status.UNKNOWN, None, None, None, note="no time left once the model was built")
+    # Where anything else in this process has run HiGHS with more threads, it would refuse to run with one.
+    highspy.Highs.resetGlobalScheduler(True)
+    model.rows.solve(_configured(limits, seconds, model.objective.unit, slack))
+    status = model.rows.solverModel.getModelStatus()
+    if status in _INFEASIBLE:
+        return EngineResult(NAME, Status.INFEASIBLE, None, None, None)
+    if status in _BROKEN:
+        return EngineResult(NAME, Status.INVALID, None, None, None, note=f"HiGHS ends with {status.name}")
+    return _result(problem, model, limits, _bound(model, slack))
+
+
+class _QuietHighs(highspy.Highs):
+    """HiGHS that prints nothing: its banner appears with the callbacks, before PuLP could set an option."""
+
+    def enableCallbacks(self) -> None:  # noqa: N802
+        """Set up callbacks, silently."""
+        self.setOptionValue("output_flag", False)
+        super().enableCallbacks()  # type: ignore[no-untyped-call]
+
+
+class _Solver(pulp.HiGHS):  # type: ignore[misc]  # PuLP has no types
+    """PuLP's interface to HiGHS, with options that are checked: PuLP passes over one that HiGHS refuses."""
+
+    def createAndConfigureSolver(self, lp: pulp.LpProblem) -> None:  # noqa: N802
+        """Called by PuLP before it hands over the rows."""
+        lp.solverModel = _QuietHighs()  # type: ignore[no-untyped-call]
+        for name, value in self.optionsDict.items():
+            if lp.solverModel.setOptionValue(name, value) != highspy.HighsStatus.kOk:
+                raise ValueError(f"HiGHS refuses {value!r} for its option {name}")
+
+
+def _configured(limits: Limits, seconds: float, unit: int, slack: Fraction) -> _Solver:
+    """One thread, so that the same seed gives the same answer; stops when the bound, rounded up, is within the gap."""
+    enough = max(limits.gap, 0) + max(Fraction(0), 1 - 2 * slack)
+    return _Solver(
+        time_limit=max(0.001, seconds), threads=1, random_seed=limits.seed, mip_rel_gap=0.0, mip_abs_gap=float(enough / unit),
+        mip_feasibility_tolerance=PRIMAL_TOLERANCE, mip_allow_restart=False,
+    )  # fmt: skip
+
+
+def tolerance(model: Model) -> Fraction:
+    """How far above the truth HiGHS' dual bound may lie, in 1/1000 GPU-second.
+
+    A relaxation is taken for solved where every reduced cost and every dual has the right sign but for the dual tolerance,
+    which counts once for each unit that its variable or row can move. A node is cut off a primal tolerance too early.
+    """
+    moves = sum(variable.upBound - variable.lowBound for variable in model.rows.variables())
+    for row in model.rows.constraints():
+        if row.sense != pulp.LpConstraintEQ:
+            low, high = range_of(row)
+            moves += high - low
+    return model.objective.unit * (Fraction(PRIMAL_TOLERANCE) + Fraction(DUAL_TOLERANCE) * Fraction(moves))
+
+
+def _bound(model: Model, slack: Fraction) -> int | None:
+    """A bound on the value relative to keep. Values are integers, so it may be rounded up."""
+    info = model.rows.solverModel.getInfo()
+    dual = info.mip_dual_bound if model.rows.isMIP() else info.objective_function_value
+    if not math.isfinite(dual):
+        return None
+    return math.ceil(Fraction(dual) * model.objective.unit + model.objective.constant - slack)
+
+
+def _result(problem: EpochProblem, model: Model, limits: Limits, bound: int | None) -> EngineResult:
+    """The answer with its exact value. It is optimal only if that value is within the gap of the bound."""
+    if not _has_solution(model):
+        return EngineResult(NAME, Status.UNKNOWN, None, None, bound)
+    _round(model)
+    if not _keeps_all_rows(model):
+        return EngineResult(NAME, Status.UNKNOWN, None, None, bound, note="rounded to integers, the answer breaks a row")
+    solution = _read(problem, model.variables)
+    value = value_of(problem, solution)
+    if bound is not None and bound > value:
+        note = f"the bound {bound} of HiGHS lies above the value {value}"
+        return EngineResult(NAME, Status.FEASIBLE, solution, value, None, note=note)
+    proven = bound is not None and value - bound <= max(limits.gap, 0)
+    return EngineResult(NAME, Status.OPTIMAL if proven else Status.FEASIBLE, solution, value, bound)
+
+
+def _has_solution(model: Model) -> bool:
+    solver = model.rows.solverModel
+    if solver.getModelStatus() == highspy.HighsModelStatus.kModelEmpty:
+        return True
+    return bool(solver.getInfo().primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible)
+
+
+def _round(model: Model) -> None:
+    for variable in model.rows.variables():
+        if variable.cat == pulp.LpInteger:
+            variable.varValue = round(variable.varValue)
+
+
+def _keeps_all_rows(model: Model) -> bool:
+    """Whether the integers satisfy, exactly, every row that has no other variables. The others only measure costs."""
+    exact = (row for row in model.rows.constraints() if all(variable.cat == pulp.LpInteger for variable in row))
+    return all(row.valid(0) for row in exact)
+
+
+def _read(problem: EpochProblem, variables: Variables) -> EpochSolution:
+    start, stop, promote = (
+        np.array([_value(variable) for variable in row], dtype=np.int64)
+        for row in (variables.start, variables.stop, variables.promote)
+    )
+    counts = {key: _value(variable) for key, variable in variables.count.items()}
+    units = {(j, c): _value(v) for j, cells in enumerate(variables.units) for c, v in cells.items() if start[j]}
+    return EpochSolution(
+        starts=decode_counts(problem, start, stop, counts, units),
+        stops=frozenset(np.flatnonzero(stop).tolist()),
+        promotions=frozenset(np.flatnonzero(promote).tolist()),
+    )
+
+
+def _value(variable: pulp.LpVariable) -> int:
+    # A variable that neither a row nor the objective knows never reaches the solver.
+    return int(variable.varValue or 0)
