@@ -48,3 +48,17 @@ def express(state: State, j: int) -> bool:
         return True
     pool = state.tables.pool[j]
     return state.express_used[pool] + state.tables.gpus[j] <= int(state.problem.express_room[pool])
+
+
+def unlicensed(state: State) -> list[int]:
+    """Stops that break `licence`: who has none and would fit, on every node, beside what is kept and express starts."""
+    victims, tables = state.problem.victims, state.tables
+    stopped = [r for r in sorted(state.stopped) if not victims.licensed[r]]
+    if not stopped:
+        return []
+    room = state.free.copy()
+    for j, placement in state.starts.items():
+        if not tables.express[j]:
+            for node, units in placement.items():
+                room[:, node] += units * state.problem.shapes.need[:, tables.shape[j]]
+    return [r for r in stopped if (room[:, victims.nodes[r]] >= victims.need[r]).all()]

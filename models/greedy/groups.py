@@ -15,12 +15,20 @@ MOST_CLASSES = 400
 
 
 def forms_of(problem: EpochProblem) -> tuple[IntArray, IntArray]:
-    """Shapes that need the same of the same nodes are one form: the form of each shape, and the first shape of each form."""
-    index: dict[tuple[bytes, bytes], int] = {}
+    """Shapes that need the same of the same nodes are one form: the form of each shape, and the first shape of each form.
+
+    Express shapes are forms of their own where they are what charged work without a licence may stop for.
+    """
+    apart = not problem.victims.licensed.all()
+    index: dict[tuple[bytes, bytes, bool], int] = {}
     form: list[int] = []
     first: list[int] = []
     for s in range(len(problem.shapes.pool)):
-        key = problem.shapes.need[:, s].tobytes(), problem.shapes.open_to[s].tobytes()
+        key = (
+            problem.shapes.need[:, s].tobytes(),
+            problem.shapes.open_to[s].tobytes(),
+            apart and bool(problem.shapes.express[s]),
+        )
         if key not in index:
             index[key] = len(first)
             first.append(s)
@@ -51,7 +59,7 @@ class Groups:
         wanted = shapes.need[:, first, None]
         units = np.where(wanted > 0, room[:, None, :] // np.maximum(wanted, 1), UNLIMITED).min(axis=0, initial=UNLIMITED)
         units = np.where(open_to, np.maximum(units, 0), 0) * classes.size
-        group = _group(classes.free[GPUS], room, open_to, np.bincount(held_in, minlength=len(node)))
+        group = _group(classes.free[GPUS], room, open_to, _holders(problem))
         num_groups = int(group.max(initial=-1)) + 1
         self.most = np.zeros((len(first), num_groups), dtype=np.int64)
         self.free = np.zeros((3, num_groups), dtype=np.int64)
@@ -65,6 +73,12 @@ class Groups:
 def _add_columns(total: IntArray, index: IntArray, columns: IntArray) -> None:
     for row, own in zip(total, columns, strict=True):
         np.add.at(row, index, own)
+
+
+def _holders(problem: EpochProblem) -> IntArray:
+    """Victims on each class; one without a licence counts as many, because it matters which of its nodes is taken."""
+    weight = np.where(problem.victims.licensed, 1, 2)
+    return np.array([sum(int(weight[r]) for r, _ in own) for own in problem.classes.residents], dtype=np.int64)
 
 
 def _group(free: IntArray, room: IntArray, open_to: BoolArray, holders: IntArray) -> IntArray:

@@ -69,10 +69,9 @@ class Relaxation:
         return self._rows.num_columns
 
     def _columns(self) -> None:
-        """Offers, victims, promotions; charged work without a licence stays."""
+        """Offers, victims, promotions. Nothing starts under a vertex that holds more than its limit already."""
         problem = self.problem
         self._upper = np.ones(self.num_choices)
-        self._upper[self.num_offers : self.num_offers + self.num_victims][~problem.victims.licensed] = 0.0
         for row in problem.limits:
             if row.kept + int(problem.victims.gpus[row.victims].sum()) > row.limit:
                 self._upper[row.offers] = 0.0
@@ -111,6 +110,14 @@ class Relaxation:
             inside = row[room.leaves_in] >= 0
             self._rows.put(row[room.leaves_in[inside]], self._stop[room.victim[inside]], -room.leaves[resource, inside])
         self._packing(room, need[GPUS], count, of_form, of_group)
+        self._licence(room, count[shapes.express[first[of_form]]], of_group[shapes.express[first[of_form]]])
+
+    def _licence(self, room: Groups, express: IntArray, of_group: IntArray) -> None:
+        """Charged work without a licence stops only where express units lie."""
+        for r in np.flatnonzero(~self.problem.victims.licensed).tolist():
+            row = self._rows.rows(-np.inf, np.zeros(1))[0]
+            self._rows.put(row, self._stop[[r]], 1.0)
+            self._rows.put(row, express[np.isin(of_group, room.leaves_in[room.victim == r])], -1.0)
 
     def _packing(self, room: Groups, need: IntArray, count: IntArray, of_form: IntArray, of_group: IntArray) -> None:
         """Units of a size use whole multiples of it: on one node, what a victim holds cuts more than its own GPUs from them."""

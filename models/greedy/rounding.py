@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
-from allocator.epoch.afterthoughts import misplaced
 from allocator.epoch.problem import EpochProblem
-from allocator.models.greedy.constraints import may_promote, may_start
+from allocator.models.greedy.constraints import may_start
 from allocator.models.greedy.linear import FloatArray
-from allocator.models.greedy.objective import Curves, gain_of_keep, gain_of_start, loss_of_return
+from allocator.models.greedy.objective import Curves, gain_of_start
 from allocator.models.greedy.placement import place
+from allocator.models.greedy.repair import keep_back, promote, repair
 from allocator.models.greedy.variables import State, Tables, units_that_fit
 from allocator.topology.layout import GPUS, IntArray
 
@@ -42,13 +42,28 @@ class Rounding:
         starts, stops, promotions = np.split(chosen, [num_offers, num_offers + num_victims])
         for r in np.flatnonzero(stops > A_LITTLE).tolist():
             state.stop(r)
-        self._promote(state, np.flatnonzero(promotions > MOSTLY).tolist())
-        for j in self._order[starts[self._order] >= MOSTLY].tolist():
+        promote(state, np.flatnonzero(promotions > MOSTLY).tolist())
+        wanted = self._order[starts[self._order] >= MOSTLY].tolist()
+        self._take_places(state, [j for j in wanted if self.tables.express[j]])
+        for j in wanted:
             self._start(state, j)
-        self._keep_back(state)
-        self._promote(state, range(len(promotions)))
+        keep_back(state, self.curves)
+        promote(state)
         self._fill(state)
         return state
+
+    def mend(self, state: State) -> None:
+        """Ensures what single starts and stops do not see; see `repair`."""
+        if repair(state, self.curves):
+            self._fill(state)
+
+    def _take_places(self, state: State, express: Iterable[int]) -> None:
+        """Put express starts where charged work without a licence leaves: they are its only excuse."""
+        for r in sorted(r for r in state.stopped if not self.problem.victims.licensed[r]):
+            nodes = self.problem.victims.nodes[r].tolist()
+            ways = ((j, node) for j in express for node in nodes if may_start(state, j) and state.takes(j, node))
+            if found := next(ways, None):
+                state.start(found[0], {found[1]: 1})
 
     def _start(self, state: State, j: int) -> bool:
         if not may_start(state, j):
@@ -58,21 +73,6 @@ class Rounding:
             return False
         state.start(j, placement)
         return True
-
-    def _promote(self, state: State, rows: Iterable[int]) -> None:
-        """Promote who stays, as far as funds go."""
-        victim = self.problem.promotions.victim
-        for u in rows:
-            if u not in state.promoted and int(victim[u]) not in state.stopped and may_promote(state, u):
-                state.promote(u)
-
-    def _keep_back(self, state: State) -> None:
-        """Ensures minimal: whoever is not in the way stays, the dearest first."""
-        gpus = self.tables.victim_gpus
-        rate = {r: gain_of_keep(state, self.curves, r) / gpus[r] for r in state.stopped}
-        for r in sorted(rate, key=lambda r: (-rate[r], r)):
-            if state.fits(r):
-                state.keep(r)
 
     def _fill(self, state: State) -> None:
         """Start what fits and saves something, the best rate first; rates only fall while work starts."""
@@ -108,32 +108,6 @@ class Rounding:
             return None
         gain = gain_of_start(state, self.curves, members[at])
         return (-gain / self.tables.gpus[members[at]], lane, at) if gain > 0 else None
-
-    def mend(self, state: State) -> None:
-        """Ensures charged_first: who would fit beside charged work alone stays, and uncharged work there gives way."""
-        while wrong := misplaced(self.problem, state.solution()):
-            for r in wrong:
-                self._clear_for(state, r)
-                if state.fits(r):
-                    state.keep(r)
-            self._keep_back(state)
-
-    def _clear_for(self, state: State, r: int) -> None:
-        """Take back uncharged starts, then stop uncharged victims, until a victim fits where it was."""
-        nodes = set(self.problem.victims.nodes[r].tolist())
-        starts = [j for j, placement in state.starts.items() if not self.tables.charged[j] and not nodes.isdisjoint(placement)]
-        for j in sorted(starts, key=lambda j: (loss_of_return(state, self.curves, j), j)):
-            if self._in_the_way(state, r, list(state.starts[j])):
-                state.take_back(j)
-        for v, own in enumerate(self.problem.victims.nodes):
-            if v != r and v not in state.stopped and not state.is_charged(v) and self._in_the_way(state, r, own.tolist()):
-                state.stop(v)
-
-    def _in_the_way(self, state: State, r: int, nodes: Sequence[int]) -> bool:
-        """Whether a victim lacks room on any of these nodes."""
-        own = self.problem.victims.nodes[r]
-        short = own[(state.free[:, own] < self.problem.victims.need[r]).any(axis=0)]
-        return not set(short.tolist()).isdisjoint(nodes)
 
 
 def lanes_of(problem: EpochProblem) -> list[list[int]]:

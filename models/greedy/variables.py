@@ -23,6 +23,7 @@ class Tables:
         self.charged: list[bool] = offers.charged.tolist()
         self.express: list[bool] = offers.express.tolist()
         self.victim_gpus, self.victim_cost = _list(victims.gpus), _list(victims.cost)
+        self.licensed: list[bool] = victims.licensed.tolist()
         self.victim_charged: list[bool] = victims.charged.tolist()
         self.terms_of_offer = _invert([term.offers for term in problem.shares], len(offers.work))
         self.terms_of_victim = _invert([term.victims for term in problem.shares], len(victims.work))
@@ -143,6 +144,11 @@ class State:
         """Whether a stopped victim has room where it was."""
         victims = self.problem.victims
         return bool((self.free[:, victims.nodes[r]] >= victims.need[r]).all())
+
+    def takes(self, j: int, node: int) -> bool:
+        """Whether one unit of offer j fits a node."""
+        s = self.tables.shape[j]
+        return bool(self.problem.shapes.open_to[s, node] and (self.free[:, node] >= self.problem.shapes.need[:, s]).all())
 
     def is_charged(self, r: int) -> bool:
         """Whether a victim that stays is charged work from now on."""

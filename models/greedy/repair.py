@@ -1,0 +1,90 @@
+"""Ensures the rules about single changes that nothing after the engine repairs: needless stops are taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from allocator.epoch.afterthoughts import misplaced
+from allocator.models.greedy.constraints import funding, gpu_limit, may_promote, unlicensed
+from allocator.models.greedy.objective import Curves, gain_of_keep, loss_of_return
+from allocator.models.greedy.variables import State
+
+
+def repair(state: State, curves: Curves) -> bool:
+    """Ensures licence and charged_first, then that limits and funds hold; whether anything had to be done."""
+    changed = False
+    while wrong := [*unlicensed(state), *misplaced(state.problem, state.solution())]:
+        kept = [r for r in dict.fromkeys(wrong) if _put_back(state, curves, r)]
+        if not kept:
+            break
+        changed = True
+        keep_back(state, curves)
+    changed |= _within_limits(state, curves)
+    promote(state)
+    _charge_funded(state)
+    return changed
+
+
+def keep_back(state: State, curves: Curves) -> None:
+    """Ensures minimal: whoever is not in the way stays, the dearest first."""
+    rate = {r: gain_of_keep(state, curves, r) / state.tables.victim_gpus[r] for r in state.stopped}
+    for r in sorted(rate, key=lambda r: (-rate[r], r)):
+        if state.fits(r):
+            state.keep(r)
+
+
+def promote(state: State, rows: Iterable[int] | None = None) -> None:
+    """Promote who stays, as far as funds go: those given, or all."""
+    victim = state.problem.promotions.victim
+    for u in range(len(victim)) if rows is None else rows:
+        if u not in state.promoted and int(victim[u]) not in state.stopped and may_promote(state, u):
+            state.promote(u)
+
+
+def _put_back(state: State, curves: Curves, r: int) -> bool:
+    """Keep a victim after all; whoever has no better claim to its place gives way."""
+    tables, spare = state.tables, state.tables.licensed[r]
+    nodes = set(state.problem.victims.nodes[r].tolist())
+    starts = [j for j, placement in state.starts.items() if not nodes.isdisjoint(placement)]
+    gives_way = [j for j in starts if not (tables.charged[j] if spare else tables.express[j])]
+    for j in sorted(gives_way, key=lambda j: (tables.charged[j], loss_of_return(state, curves, j), j)):
+        if _in_the_way(state, r, list(state.starts[j])):
+            state.take_back(j)
+    for v, own in enumerate(state.problem.victims.nodes):
+        if v != r and v not in state.stopped and not state.is_charged(v) and _in_the_way(state, r, own.tolist()):
+            state.stop(v)
+    if state.fits(r):
+        state.keep(r)
+    return r not in state.stopped
+
+
+def _in_the_way(state: State, r: int, nodes: Sequence[int]) -> bool:
+    """Whether a victim lacks room on any of these nodes."""
+    own = state.problem.victims.nodes[r]
+    short = own[(state.free[:, own] < state.problem.victims.need[r]).any(axis=0)]
+    return not set(short.tolist()).isdisjoint(nodes)
+
+
+def _within_limits(state: State, curves: Curves) -> bool:
+    """Ensures gpu_limit where victims have stayed after all: what is worth least waits."""
+    changed = False
+    for i, row in enumerate(state.problem.limits):
+        starts = [int(j) for j in row.offers if int(j) in state.starts]
+        for j in sorted(starts, key=lambda j: (loss_of_return(state, curves, j) / state.tables.gpus[j], j)):
+            if state.limit_used[i] > row.limit:
+                state.take_back(j)
+                changed = True
+    if changed:
+        keep_back(state, curves)
+    return changed
+
+
+def _charge_funded(state: State) -> None:
+    """Ensures funded_is_charged: what starts uncharged and turns out to be funded is charged, where it lies, or waits."""
+    for j in [j for j in state.starts if state.problem.offers.must_be_unfunded[j]]:
+        twin = state.tables.charged_twin.get(j)
+        if twin is not None and funding(state, twin):
+            placement = state.take_back(j)
+            open_to = state.problem.shapes.open_to[state.tables.shape[twin]]
+            if gpu_limit(state, twin) and all(open_to[node] for node in placement):
+                state.start(twin, placement)
