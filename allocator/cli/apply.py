@@ -16,7 +16,7 @@ from allocator.cli.documents import (
     write_result,
 )
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command()

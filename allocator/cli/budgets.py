@@ -8,7 +8,7 @@ import typer
 
 from allocator.cli.documents import STANDARD_INPUT, AsJson, SnapshotFile, read_changes, read_snapshot, write_view
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command()

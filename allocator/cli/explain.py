@@ -9,7 +9,7 @@ import typer
 from allocator.cli.documents import AsJson, DecisionFile, SnapshotFile, is_other_snapshot, read_pair, write_view
 from allocator.domain import Issue, SnapshotError
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command()

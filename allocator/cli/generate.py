@@ -15,7 +15,12 @@ from allocator.generate.topology_file import TopologyOptions
 from allocator.generate.trace_snapshot import snapshot_from_trace
 from allocator.wire import encode_snapshot
 
-app = typer.Typer(no_args_is_help=True, help="Make snapshots: synthetic ones, or from real topologies and traces.")
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    help="Make snapshots: synthetic ones, or from real topologies and traces.",
+)
 
 
 @app.callback()

@@ -9,7 +9,7 @@ import typer
 
 from allocator.cli.documents import write_json
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 class Document(StrEnum):
@@ -20,7 +20,7 @@ class Document(StrEnum):
 
 
 @app.command()
-def schema(document: Annotated[Document, typer.Argument(help="Which document.")]) -> None:
+def schema(document: Annotated[Document, typer.Argument(metavar="DOCUMENT", help="snapshot or decision.")]) -> None:
     """Print the JSON Schema of snapshots or decisions."""
     from allocator.wire import decision_schema, snapshot_schema
 

@@ -12,7 +12,7 @@ import typer
 from allocator.cli.documents import OutFile, SnapshotFile, check_writable, read_snapshot, write_result
 from allocator.domain import Decision
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 _LEAST_PART = 0.1
 """Of the time limit, this part at least is left for the engines, however long reading took."""

@@ -13,7 +13,7 @@ from allocator.cli.status import DONE, NO
 if TYPE_CHECKING:
     from allocator.verify import Verdict
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command()

@@ -35,5 +35,5 @@ class Clock:
         return self.deadline - time.monotonic()
 
     def timing(self) -> dict[str, float]:
-        """Seconds by step, and their total under `total`."""
-        return {"total": self.elapsed, **self._steps}
+        """Seconds by step, and of the whole call under `total_seconds`."""
+        return {"total_seconds": self.elapsed, **self._steps}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
+import time
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,13 @@ def test_solve_prints_the_decision_and_nothing_else(invoke: Invoke, snapshot: Pa
     assert [row["reason"] for row in result.json["waiting"]] == ["invalid_request"]
     assert result.out.count(b"\n") == 1
     assert result.err == ""
+
+
+def test_solve_tells_how_long_the_whole_call_took_and_not_the_sum_of_that_and_its_parts(invoke: Invoke, snapshot: Path) -> None:
+    begun = time.monotonic()
+    timing = invoke("solve", snapshot, "--engine", "greedy").json["timing"]
+    assert math.fsum(timing["steps"].values()) <= timing["total_seconds"] <= time.monotonic() - begun
+    assert not {name for name in timing["steps"] if name.startswith("total")}
 
 
 def test_solve_writes_a_file(invoke: Invoke, snapshot: Path, tmp_path: Path) -> None:
@@ -178,5 +187,7 @@ def test_help_and_version(invoke: Invoke) -> None:
     assert overview.status == 0
     for command in ("solve", "apply", "verify", "explain", "budgets", "schema", "generate"):
         assert f"\n  {command} " in overview.text
-        assert "Usage: allocator " in invoke(command, "-h").text
+        text = invoke(command, "-h").text
+        assert "Usage: allocator " in text
+        assert "completion" not in text
     assert invoke("--version").text.startswith("allocator ")
