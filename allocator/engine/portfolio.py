@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from allocator.engine.clock import Clock
-from allocator.epoch import EpochProblem
+from allocator.epoch import EpochProblem, EpochSolution
 from allocator.epoch.solution import value_of
 from allocator.models.greedy import solver as greedy
 from allocator.models.process import shared_process
 from allocator.models.protocol import EngineResult, Limits, Status
 from allocator.models.registry import EXACT_ENGINES
+
+logger = logging.getLogger(__name__)
 
 ENGINES = ("portfolio", "greedy", *EXACT_ENGINES)
 
@@ -20,6 +23,9 @@ LEAST_SECONDS = 0.02
 
 CHILD_SHARE = 0.95
 """The child is told to end after this part of its time; the rest is for the way back, and then it is killed."""
+
+KEEP = EngineResult("keep", Status.FEASIBLE, EpochSolution(), 0, None)
+"""Stop what must stop, start nothing: always possible."""
 
 
 @dataclass(slots=True)
@@ -32,8 +38,9 @@ class Answers:
 
     @property
     def best(self) -> EngineResult:
-        """The least value; of equals the earliest."""
-        return min((result for result in self.results if result.value is not None), key=lambda result: result.value or 0)
+        """The least value; of equals the earliest; keep if there is none."""
+        valued = [result for result in self.results if result.value is not None]
+        return min(valued, key=lambda result: result.value or 0, default=KEEP)
 
     def add(self, result: EngineResult) -> None:
         """Take in what an engine answered, checked, and note what is wrong with it."""
@@ -50,10 +57,14 @@ class Answers:
 
 
 def first_answer(problem: EpochProblem, clock: Clock) -> Answers:
-    """Greedy: always there, in milliseconds."""
+    """Greedy: always there, in milliseconds. Should it fail, keep is there, and the note says why."""
     answers = Answers(problem)
     with clock.step("greedy"):
-        answers.results.append(greedy.solve(problem, Limits(0.0)))
+        try:
+            answers.results.append(greedy.solve(problem, Limits(0.0)))
+        except Exception as error:
+            logger.exception("greedy failed")
+            answers.notes.append(f"greedy: {type(error).__name__}: {error}")
     return answers
 
 
@@ -80,7 +91,16 @@ def improve(answers: Answers, engine: str, clock: Clock, gap: int, seed: int, pr
         with clock.step(name), shared_process().solving(name, answers.problem, limits, answers.best.solution) as answer:
             if reserve is None:
                 reserve = prepare()
-            answers.add(answer(clock.deadline - reserve))
+            answers.add(_read(name, answer, clock.deadline - reserve))
+
+
+def _read(name: str, answer: Callable[[float], EngineResult], deadline: float) -> EngineResult:
+    """The answer of the child, or a note on why it cannot be read: it may have died in the middle of it."""
+    try:
+        return answer(deadline)
+    except Exception as error:
+        shared_process().kill()
+        return EngineResult(name, Status.UNKNOWN, None, None, None, note=f"its answer cannot be read ({error})")
 
 
 def _checked(problem: EpochProblem, result: EngineResult) -> EngineResult:
