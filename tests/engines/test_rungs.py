@@ -1,0 +1,299 @@
+"""Broken engines: the decision is there all the same, from the next rung, and says what went wrong."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from allocator.domain import Decision, InfeasibleError, Snapshot
+from allocator.engine import allocate, portfolio
+from allocator.epoch import EpochProblem, EpochSolution
+from allocator.models import process
+from allocator.models.greedy import solver as greedy
+from allocator.models.process import shared_process
+from allocator.models.protocol import EngineResult, Limits, Status
+from allocator.models.registry import EXACT_ENGINES
+from allocator.verify import verify
+from allocator.verify.verdict import Verdict, Violation
+from tests.builders import HOUR, NOW, budget, job, nodes, running, snapshot, weights
+from tests.engines.broken import FOREVER
+from tests.engines.seeds import LIMIT
+
+engine_module = sys.modules["allocator.engine.allocate"]
+"""The module, which the function of the same name hides."""
+
+SHORT = 1.0
+"""Seconds for a call in which an engine hangs."""
+
+Break = Callable[..., None]
+
+
+@pytest.fixture
+def broken(monkeypatch: pytest.MonkeyPatch) -> Iterator[Break]:
+    """Breaks exact engines (all, if none is named) in the child processes that are started from now on."""
+
+    def install(fault: str, *names: str) -> None:
+        setup = f"from tests.engines import broken; broken.install({fault!r}, *{names or EXACT_ENGINES!r})"
+        boot = f"import sys; sys.path[:] = {{path!r}}; {setup}; from allocator.models.worker import main; main()"
+        monkeypatch.setattr(process, "_BOOT", boot)
+        shared_process().kill()
+
+    yield install
+    shared_process().kill()
+
+
+def contest() -> Snapshot:
+    """Two nodes, one of them held by `old`, far above what it is owed. `new` and `next` start, `old` stops for one of them."""
+    works = [
+        running("old", "a", {"n1": 1}),
+        job("new", "b", gpus=8, submit_time=NOW - 2 * HOUR),
+        job("next", "b", gpus=8),
+        job("large", "a", gpus=32),
+    ]
+    return snapshot(nodes(2), [budget("a", 1), budget("b", 100)], works)
+
+
+def at_rest() -> Snapshot:
+    """Everything runs, nothing waits."""
+    return snapshot(nodes(1), [budget("a")], [running("old", "a", {"n1": 1})])
+
+
+@cache
+def healthy() -> Decision:
+    """What all engines in good health make of the contest."""
+    decision = allocate(contest(), time_limit=LIMIT)
+    assert (decision.solver.rung, decision.solver.status, decision.solver.notes) == ("exact", "optimal", ())
+    return timeless(decision)
+
+
+def timeless(decision: Decision) -> Decision:
+    return replace(decision, timing={})
+
+
+def rows(decision: Decision) -> tuple[object, ...]:
+    """What a decision does."""
+    return decision.starts, decision.preemptions, decision.promotions, decision.contract_broken
+
+
+CAUSES = {
+    "hangs": "killed at the deadline without an answer",
+    "spins": "killed at the deadline without an answer",
+    "exits": "the solver process ended with status 7",
+    "aborts": f"the solver process ended with status {-signal.SIGABRT}",
+    "raises": "OverflowError: beyond 2^52",
+    "finds_no_way": "infeasible",
+    "rejects_the_model": "invalid",
+    "names_no_node": "its solution cannot be read",
+    "names_no_offer": "its solution cannot be read",
+    "promises_too_much": "its solution is worth 0, not -1000000000000",
+}
+"""What the decision says of each fault."""
+
+
+FAULTS = [("portfolio", fault) for fault in CAUSES] + [(name, "exits") for name in EXACT_ENGINES]
+
+
+@pytest.mark.parametrize(("engine", "fault"), FAULTS)
+def test_greedy_answers_for_a_broken_engine(engine: str, fault: str, broken: Break) -> None:
+    expected = allocate(contest(), engine="greedy")
+    assert {row.workload for row in expected.starts} == {"new", "next"}
+    broken(fault)
+    decision = allocate(contest(), engine=engine, time_limit=SHORT if "killed" in CAUSES[fault] else LIMIT)
+    assert rows(decision) == rows(expected)
+    assert (decision.solver.rung, decision.solver.engine, decision.solver.status) == ("greedy", "greedy", "feasible")
+    assert (decision.solver.bound, decision.solver.gap) == (None, None)
+    assert f"{named(engine)[0]}: {CAUSES[fault]}" in " | ".join(decision.solver.notes)
+    assert all(any(note.startswith(f"{name}: ") for note in decision.solver.notes) for name in named(engine))
+    assert decision.timing["total"] < FOREVER
+    assert verify(contest(), decision).ok
+
+
+def named(engine: str) -> tuple[str, ...]:
+    """The exact engines that an engine asks."""
+    return EXACT_ENGINES if engine == "portfolio" else (engine,)
+
+
+@pytest.mark.parametrize("fault", ["gives_up", "proves_nothing"])
+def test_an_engine_that_finds_nothing_better_is_no_fault(fault: str, broken: Break) -> None:
+    broken(fault)
+    decision = allocate(contest(), time_limit=LIMIT)
+    assert (decision.solver.rung, decision.solver.status, decision.solver.notes) == ("greedy", "feasible", ())
+
+
+@pytest.mark.parametrize("fault", ["hangs", "exits", "raises"])
+def test_where_nothing_can_be_done_keep_answers(fault: str, broken: Break) -> None:
+    broken(fault)
+    decision = allocate(at_rest(), time_limit=SHORT if fault == "hangs" else LIMIT)
+    assert (decision.solver.rung, decision.solver.status) == ("keep", "feasible")
+    assert not any(rows(decision))
+    assert CAUSES[fault] in decision.solver.notes[0]
+
+
+@pytest.mark.parametrize("fault", ["hangs", "aborts"])
+def test_the_next_call_has_a_new_child(fault: str, broken: Break, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = healthy()
+    broken(fault)
+    assert allocate(contest(), time_limit=SHORT if fault == "hangs" else LIMIT).solver.rung == "greedy"
+    monkeypatch.undo()  # the child has ended: nobody has to end it for the healthy engine to be back
+    assert timeless(allocate(contest(), time_limit=LIMIT)) == expected
+
+
+@pytest.mark.parametrize("fault", ["raises", "names_no_node", "crowds_a_node"])
+def test_a_child_that_still_answers_is_kept(fault: str, broken: Break) -> None:
+    broken(fault)
+    allocate(contest(), time_limit=LIMIT)
+    first = shared_process()._child
+    allocate(contest(), time_limit=LIMIT)
+    assert first is not None
+    assert shared_process()._child is first
+
+
+@pytest.mark.skipif(len(EXACT_ENGINES) < 2, reason="there is one exact engine only")
+@pytest.mark.parametrize("fault", ["exits", "raises", "promises_too_much"])
+@pytest.mark.parametrize("name", EXACT_ENGINES)
+def test_another_exact_engine_answers_for_a_broken_one(fault: str, name: str, broken: Break) -> None:
+    expected = healthy()
+    broken(fault, name)
+    decision = allocate(contest(), time_limit=LIMIT)
+    assert (decision.solver.rung, decision.solver.status) == ("exact", "optimal")
+    assert decision.solver.objective == expected.solver.objective
+    asked = EXACT_ENGINES.index(name) == 0
+    assert any(note.startswith(f"{name}: ") for note in decision.solver.notes) == asked
+
+
+def test_an_answer_that_breaks_a_rule_is_refused(broken: Break) -> None:
+    """`held` is protected: nobody can start beside it, and nobody may stop it. Waiting costs much, to make it tempting."""
+    broken("crowds_a_node")
+    held = running("held", "a", {"n1": 1}, since=NOW - HOUR, protected_until=NOW + HOUR)
+    full = snapshot(nodes(1), [budget("a"), budget("b")], [held, job("new", "b")], weights=weights(order=1))
+    decision = allocate(full, time_limit=LIMIT)
+    assert not any(rows(decision))
+    assert decision.solver.rung == "keep"
+    assert f"{EXACT_ENGINES[0]}: refused by the verifier: capacity: n1" in " | ".join(decision.solver.notes)
+
+
+def test_a_bound_above_a_decision_is_reported_and_proves_nothing(broken: Break) -> None:
+    broken("bounds_too_high")
+    decision = allocate(contest(), time_limit=LIMIT)
+    assert (decision.solver.status, decision.solver.bound) == ("feasible", None)
+    assert "lies above the value" in decision.solver.notes[0]
+
+
+def test_what_solvers_print_does_not_reach_the_answer(broken: Break, capfd: pytest.CaptureFixture[str]) -> None:
+    expected = healthy()
+    broken("babbles")
+    assert timeless(allocate(contest(), time_limit=LIMIT)) == expected
+    printed = capfd.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("another one") == 1000
+
+
+@pytest.mark.parametrize(
+    "boot",
+    [
+        "import sys; sys.stdin.buffer.read(8); sys.stdout.buffer.write(bytes([99, 0, 0, 0, 0, 0, 0, 0]) + b'half')",
+        "import sys; sys.stdin.buffer.read(8); sys.stdout.buffer.write(bytes([4, 0, 0, 0, 0, 0, 0, 0]) + b'what')",
+        "import sys; sys.stdin.buffer.read(8); sys.stdout.buffer.write(b'abc')",
+        "raise SystemExit(3)",
+        "import nowhere",
+    ],
+    ids=["half an answer", "no answer of ours", "not even a length", "ends at once", "does not start"],
+)
+def test_a_child_that_dies_while_it_talks(boot: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = allocate(contest(), engine="greedy")
+    shared_process().kill()
+    monkeypatch.setattr(process, "_BOOT", boot)
+    monkeypatch.setattr(portfolio, "EXACT_ENGINES", EXACT_ENGINES[:1])
+    decision = allocate(contest(), time_limit=LIMIT)
+    assert rows(decision) == rows(expected)
+    assert decision.solver.rung == "greedy"
+    assert decision.solver.notes[0].startswith(f"{EXACT_ENGINES[0]}: ")
+    assert shared_process()._child is None, "the next call starts a new one"
+
+
+def test_a_child_that_died_between_two_calls_is_not_missed() -> None:
+    expected = healthy()
+    shared_process().warm()
+    child = shared_process()._child
+    assert child is not None
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+    assert timeless(allocate(contest(), time_limit=LIMIT)) == expected
+
+
+def test_without_time_nobody_is_asked() -> None:
+    decision = allocate(contest(), time_limit=1e-6)
+    assert decision.solver.rung == "greedy"
+    assert decision.solver.notes == tuple(f"{name}: no time left" for name in EXACT_ENGINES)
+
+
+def overfill(problem: EpochProblem, limits: Limits, guess: EpochSolution | None = None) -> EngineResult:
+    """A greedy that starts all offers on the first node."""
+    units = problem.offers.units.tolist()
+    solution = EpochSolution(starts={j: {0: count} for j, count in enumerate(units)})
+    return EngineResult("greedy", Status.FEASIBLE, solution, -(10**12), None)
+
+
+def test_keep_answers_for_a_broken_greedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(greedy, "solve", overfill)
+    decision = allocate(contest(), engine="greedy")
+    assert decision.solver.rung == "keep"
+    assert "greedy: refused by the verifier: capacity: n1" in decision.solver.notes[0]
+    assert verify(contest(), decision).ok
+
+
+def fail(problem: EpochProblem, limits: Limits, guess: EpochSolution | None = None) -> EngineResult:
+    """A greedy with a bug."""
+    raise ZeroDivisionError("integer division by zero")
+
+
+def test_keep_answers_where_greedy_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(greedy, "solve", fail)
+    decision = allocate(contest(), engine="greedy")
+    assert decision.solver.rung == "keep"
+    assert decision.solver.notes == ("greedy: ZeroDivisionError: integer division by zero",)
+
+
+def test_an_exact_engine_answers_where_greedy_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = healthy()
+    monkeypatch.setattr(greedy, "solve", fail)
+    decision = allocate(contest(), time_limit=LIMIT)
+    assert (decision.solver.rung, decision.solver.objective) == ("exact", expected.solver.objective)
+
+
+def test_an_exact_engine_answers_for_a_broken_greedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = healthy()
+    monkeypatch.setattr(greedy, "solve", overfill)
+    decision = allocate(contest(), time_limit=LIMIT)
+    assert (decision.solver.rung, decision.solver.objective) == ("exact", expected.solver.objective)
+
+
+def test_if_even_keep_is_refused_it_is_raised_as_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object) -> Verdict:
+        verdict = verify(*args)  # type: ignore[arg-type]
+        return replace(verdict, violations=(Violation("capacity", "n1", "is full of eels"),))
+
+    monkeypatch.setattr(engine_module, "verify", refuse)
+    with pytest.raises(InfeasibleError, match=r"no rung passes the verifier: greedy: refused .* is full of eels"):
+        allocate(contest(), engine="greedy")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"engine": "simplex"}, "unknown engine 'simplex': choose one of portfolio, greedy"),
+        ({"time_limit": 0.0}, "time_limit must be above 0"),
+        ({"time_limit": float("nan")}, "time_limit must be above 0"),
+        ({"gap": -0.1}, "gap at least 0"),
+        ({"gap": float("nan")}, "gap at least 0"),
+    ],
+)
+def test_limits_out_of_range_are_refused(wrong: dict[str, float], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        allocate(contest(), **wrong)  # type: ignore[arg-type]
