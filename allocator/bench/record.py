@@ -11,7 +11,7 @@ from pathlib import Path
 from allocator.bench.runs import Run, best_bounds
 from allocator.domain import Issue, SnapshotError
 
-FIELDS = ("instance", "seed", "gpus", "digest", "lower_bound", "upper_bound", "engine", "budget", "ortools", "version")
+FIELDS = ("instance", "seed", "gpus", "digest", "lower_bound", "upper_bound", "engine", "budget", "ortools", "highs", "version")
 """Columns; bounds are in GPU-seconds."""
 
 

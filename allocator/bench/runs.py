@@ -65,10 +65,21 @@ def best_bounds(runs: Iterable[Run]) -> dict[tuple[str, int], int]:
     return found
 
 
+def contradictions(runs: Iterable[Run]) -> list[str]:
+    """Answers that keep every rule and yet are better than a bound that somebody claims to have proven."""
+    known = list(runs)
+    bounds = best_bounds(known)
+    return [
+        f"{run.case.instance.label}: {run.case.engine} reached {run.objective / 1000}, a bound says {bounds[run.key] / 1000}"
+        for run in known
+        if run.key in bounds and run.objective < bounds[run.key] and not run.violations
+    ]
+
+
 FIELDS = (
     "instance", "family", "seed", "gpus", "nodes", "pools", "leaves", "running", "waiting", "engine", "budget", "rung",
     "status", "objective", "bound", "gap", "best_bound", "gap_to_best_bound", "seconds", "cpu_seconds",
-    *(f"{step}_seconds" for step in STEPS), "starts", "stops", "violations", "notes", "cpu", "python", "ortools", "version",
+    *(f"{step}_seconds" for step in STEPS), "starts", "stops", "violations", "notes", "cpu", "python", "ortools", "highs", "version",
 )  # fmt: skip
 """The columns of the table."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from allocator.cli.documents import write_lines, write_result
+from allocator.cli.documents import check_writable, write_lines, write_result
 from allocator.cli.status import DONE, NO
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from allocator.bench import Catalogue, Run
     from allocator.bench.limits import Finding
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 _MOST_ROWS = 80
 """A table with more runs is left to the CSV; the summary is always shown."""
@@ -71,21 +71,25 @@ def bench(  # noqa: PLR0917  (typer reads options from the signature)
 ) -> None:
     """Run engines on instances and compare them.
 
-    Every answer is checked by the verifier. Tables and progress go to standard error. Exit status 1 if an answer breaks a rule
-    or, with --check, a limit is not kept.
+    Every answer is checked by the verifier. Tables and progress go to standard error. Exit status 1 if an answer breaks a rule,
+    if two engines contradict each other or, with --check, if a limit is not kept.
     """
-    from allocator.bench import Catalogue, as_csv, run_cases
+    from allocator.bench import Catalogue, run_cases
     from allocator.bench.documents import LimitsDoc, read_toml
     from allocator.bench.limits import broken, cases_of
     from allocator.bench.limits import check as judge
-    from allocator.bench.machine import machine_facts
+    from allocator.bench.runs import contradictions
+    from allocator.bench.table import run_line
+    from allocator.engine import ENGINES
 
+    for path in (None if csv in (None, "-") else Path(csv or ""), report, record):
+        check_writable(path)
     catalogue = Catalogue.open(instances)
     if show:
         write_lines(_listing(catalogue))
         return
     console = _console()
-    cases = catalogue.cases(
+    chosen = catalogue.cases(
         names or (),
         engines=engine or (),
         budgets=_numbers(budget) if budget else (),
@@ -94,17 +98,15 @@ def bench(  # noqa: PLR0917  (typer reads options from the signature)
     bars = None
     if check:
         bars = read_toml(limits or catalogue.folder.parent / "benchmarks" / "limits.toml", LimitsDoc)
-        cases += cases_of(bars, catalogue)
-    from allocator.bench.table import run_line
-
-    runs = run_cases(cases, refine=refine, report=lambda run: console.print(run_line(run)))
+    every = [*chosen, *(cases_of(bars, catalogue) if bars else ())]
+    runs = run_cases(every, refine=refine, report=lambda run: console.print(run_line(run)))
     findings = judge(bars, runs) if bars else []
-    machine = machine_facts()
-    _show(console, runs, findings)
-    if csv is not None:
-        write_result(as_csv(runs, machine).encode(), None if csv == "-" else Path(csv))
-    _write(runs, machine, plot, report, record, (names or ["smoke"])[0])
-    wrong = [run for run in runs if run.violations and run.case.engine in _own_engines()]
+    own = [run for run in runs if run.case in chosen]
+    _show(console, own, findings)
+    _write(own, csv, plot, report, record, (names or ["smoke"])[0])
+    wrong = [run_line(run) for run in runs if run.violations and run.case.engine in ENGINES] + contradictions(runs)
+    for line in wrong:
+        typer.echo(f"wrong: {line}", err=True)
     raise typer.Exit(NO if broken(findings) or wrong else DONE)
 
 
@@ -114,13 +116,6 @@ def _console() -> Console:
 
     console = Console(stderr=True, highlight=False)
     return console if console.is_terminal else Console(stderr=True, highlight=False, width=160)
-
-
-def _own_engines() -> tuple[str, ...]:
-    """Engines that answer for every rule; guests may leave some out."""
-    from allocator.engine import ENGINES
-
-    return ENGINES
 
 
 def _show(console: Console, runs: Sequence[Run], findings: Sequence[Finding]) -> None:
@@ -138,9 +133,15 @@ def _show(console: Console, runs: Sequence[Run], findings: Sequence[Finding]) ->
 
 
 def _write(
-    runs: Sequence[Run], machine: dict[str, str], plot: Path | None, report: Path | None, record: Path | None, name: str
+    runs: Sequence[Run], csv: str | None, plot: Path | None, report: Path | None, record: Path | None, name: str
 ) -> None:
-    """Plots, pages and records, where they are wanted."""
+    """The table, plots, pages and records, where they are wanted."""
+    from allocator.bench import as_csv
+    from allocator.bench.machine import machine_facts
+
+    machine = machine_facts()
+    if csv is not None:
+        write_result(as_csv(runs, machine).encode(), None if csv == "-" else Path(csv))
     if plot is not None:
         from allocator.bench.plots import write_plots
 
