@@ -79,7 +79,8 @@ def contradictions(runs: Iterable[Run]) -> list[str]:
 FIELDS = (
     "instance", "family", "seed", "gpus", "nodes", "pools", "leaves", "running", "waiting", "engine", "budget", "rung",
     "status", "objective", "bound", "gap", "best_bound", "gap_to_best_bound", "seconds", "cpu_seconds",
-    *(f"{step}_seconds" for step in STEPS), "starts", "stops", "violations", "notes", "cpu", "python", "ortools", "highs", "version",
+    *(f"{step}_seconds" for step in STEPS), "starts", "stops", "violations", "notes", "cpu", "python", "ortools", "highs",
+    "version",
 )  # fmt: skip
 """The columns of the table."""
 

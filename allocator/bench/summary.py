@@ -13,7 +13,8 @@ from allocator.bench.runs import Run, best_bounds
 class Summary:
     """Runs of one engine with one budget on one instance (all its seeds), or on all (`instance` is empty).
 
-    Gaps are to the best bound that any engine has proven or that was known; None where there is none.
+    Gaps are to the best bound that any engine has proven or that was known; `unbounded` counts the runs without one, which
+    are in no gap.
     """
 
     instance: str
@@ -25,6 +26,7 @@ class Summary:
     cpu_seconds: tuple[float, float]
     gap: tuple[float, float] | None
     optimal: int
+    unbounded: int
     overran: int
     refused: int
 
@@ -54,6 +56,7 @@ def _summary(key: tuple[str, str, float], runs: Sequence[Run], bounds: dict[tupl
         cpu_seconds=_median_and_worst(run.cpu_seconds for run in runs),
         gap=_median_and_worst(gaps) if gaps else None,
         optimal=sum(_is_optimal(run, bounds.get(run.key)) for run in runs),
+        unbounded=len(runs) - len(gaps),
         overran=sum(run.seconds > run.case.budget for run in runs),
         refused=sum(bool(run.violations) for run in runs),
     )

@@ -19,7 +19,8 @@ SUMMARY_HEAD = (
 def summary_row(summary: Summary) -> list[str]:
     """The cells of a summary."""
     gap = ("-", "-") if summary.gap is None else tuple(f"{value:.3%}" for value in summary.gap)
-    refused = f", {summary.refused} refused" if summary.refused else ""
+    notes = {"without bound": summary.unbounded, "refused": summary.refused}
+    noted = "".join(f", {count} {what}" for what, count in notes.items() if count)
     overran = f" ({summary.overran} late)" if summary.overran else ""
     return [
         summary.instance or "all",
@@ -31,7 +32,7 @@ def summary_row(summary: Summary) -> list[str]:
         _seconds(summary.seconds[1]) + overran,
         _seconds(summary.cpu_seconds[0]),
         _seconds(summary.cpu_seconds[1]),
-        f"{summary.optimal} of {summary.runs}{refused}",
+        f"{summary.optimal} of {summary.runs}{noted}",
         *gap,
     ]
 

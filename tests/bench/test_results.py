@@ -62,20 +62,9 @@ def test_median_and_worst_by_instance_and_over_all() -> None:
 
 def test_rows_for_people() -> None:
     cells = summary_row(summarise([*TWO, run(seed=2, violations=("gang",), seconds=11)])[0])
-    assert cells == [
-        "one",
-        "greedy",
-        "10",
-        "2",
-        "8",
-        "6.000",
-        "11.0 (1 late)",
-        "0.500",
-        "0.500",
-        "0 of 2, 1 refused",
-        "1.000%",
-        "1.000%",
-    ]
+    assert cells[:5] == ["one", "greedy", "10", "2", "8"]
+    assert cells[5:9] == ["6.000", "11.0 (1 late)", "0.500", "0.500"]
+    assert cells[9:] == ["0 of 2, 1 without bound, 1 refused", "1.000%", "1.000%"]
     assert steps_rows(TWO)[0][0] == "greedy"
     assert len(steps_rows(TWO)[0]) == 1 + len(STEPS)
     assert run_line(TWO[1]) == "one seed 1, cp-sat, 10 s: optimal, gap 0.000%, 3.00 s (CPU 0.50 s)"

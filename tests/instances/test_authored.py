@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,12 @@ def test_the_verifier_tells_the_twins_apart(folder: Path) -> None:
 def test_every_rule_has_twins() -> None:
     rules = {read_entry(folder / "entry.json").rule for folder in TWINS}
     assert rules == set(RULES) - LATER
+
+
+@pytest.mark.parametrize("page", [*ROOT.glob("*.md"), ROOT.parent / "benchmarks" / "README.md"], ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), target
 
 
 def test_the_tables_of_the_readme_are_those_of_the_entries() -> None:
