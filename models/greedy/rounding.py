@@ -64,6 +64,8 @@ class Rounding:
             ways = ((j, node) for j in express for node in nodes if may_start(state, j) and state.takes(j, node))
             if found := next(ways, None):
                 state.start(found[0], {found[1]: 1})
+            elif state.fits(r):
+                state.keep(r)
 
     def _start(self, state: State, j: int) -> bool:
         if not may_start(state, j):

@@ -34,6 +34,10 @@ TOLERANCE = 0.002
 
 HALF, INTEGRAL = 0.5, 1e-6
 
+CLEAR = 0.2
+"""Fractions that far from a half are rounded at once; two halves of one place would both be rounded up."""
+
+
 Fixed = Mapping[int, int]
 """Values of fixed choices."""
 
@@ -46,7 +50,7 @@ class Search:
         self.best, self.value = EpochSolution(), 0
         self._gpus = np.concatenate([problem.offers.gpus, problem.victims.gpus, problem.promotions.gpus])
         self._tolerance = TOLERANCE * 1000 * problem.step_gpus
-        self._left = min(EFFORT, MOST_COLUMNS // self.relaxation.num_columns)
+        self._left = min(EFFORT, MOST_COLUMNS // max(1, self.relaxation.num_columns))
         self._open: list[tuple[float, int, Fixed]] = []
         self._pushed = 0
         self._place_in_lane = {j: (members, at) for members in self.rounding.lanes for at, j in enumerate(members)}
@@ -101,7 +105,8 @@ class Search:
             if not split:
                 break
             fixed = dict(fixed)
-            for k in split:
+            clear = [k for k in split if abs(found.chosen[k] - HALF) >= CLEAR] or split[:1]
+            for k in clear:
                 fixed.update(self._round_up(k) if found.chosen[k] >= HALF else self._round_down(k))
             again = self._solve(fixed)
             if again is None:
