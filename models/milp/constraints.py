@@ -339,5 +339,3 @@ class Constraints:
         whole = whole - self._promoted([(r, size * -(-gpus // need)) for r, gpus in leaving])
         self._add(room - whole + total(units, [-(-own // need) for own in sizes]) >= size * (leaves // need))
         return room
-
-

@@ -70,26 +70,37 @@ def build(problem: EpochProblem, claims: Sequence[int] = (), displaced: Sequence
 
 
 def solve(problem: EpochProblem, limits: Limits, guess: EpochSolution | None = None) -> EngineResult:
-    """Solve to optimality or to the limits; afterthoughts that the answer breaks are added and the model is solved again."""
-    return solve_in_rounds(_solve_once, problem, limits)
+    """Solve to optimality or to the limits; afterthoughts that guess or answer break are stated."""
+    return solve_in_rounds(_solve_once, problem, limits, guess)
 
 
 def _solve_once(problem: EpochProblem, limits: Limits, claims: Sequence[int], displaced: Sequence[int]) -> EngineResult:
     started = time.monotonic()
     model = build(problem, claims, displaced)
-    slack = tolerance(model)
     seconds = limits.seconds - (time.monotonic() - started)
     if seconds <= 0:
         return EngineResult(NAME, Status.UNKNOWN, None, None, None, note="no time left once the model was built")
-    # Where anything else in this process has run HiGHS with more threads, it would refuse to run with one.
-    highspy.Highs.resetGlobalScheduler(True)
-    model.rows.solve(_configured(limits, seconds, model.objective.unit, slack))
+    run(model, seconds, limits.gap, limits.seed)
     status = model.rows.solverModel.getModelStatus()
     if status in _INFEASIBLE:
         return EngineResult(NAME, Status.INFEASIBLE, None, None, None)
     if status in _BROKEN:
         return EngineResult(NAME, Status.INVALID, None, None, None, note=f"HiGHS ends with {status.name}")
-    return _result(problem, model, limits, _bound(model, slack))
+    return _result(problem, model, limits)
+
+
+def run(model: Model, seconds: float, gap: int = 0, seed: int = 0) -> None:
+    """Let HiGHS work on a model. One thread, so that the same seed gives the same answer."""
+    # Stop where the bound, once it has given way and is rounded up, lies within the gap.
+    enough = max(gap, 0) + max(Fraction(0), 1 - 2 * tolerance(model))
+    # Where anything else in this process has run HiGHS with more threads, it would refuse to run with one.
+    highspy.Highs.resetGlobalScheduler(True)
+    model.rows.solve(
+        _Solver(
+            time_limit=max(0.001, seconds), threads=1, random_seed=seed, mip_allow_restart=False,
+            mip_rel_gap=0.0, mip_abs_gap=float(enough / model.objective.unit), mip_feasibility_tolerance=PRIMAL_TOLERANCE,
+        )
+    )  # fmt: skip
 
 
 class _QuietHighs(highspy.Highs):
@@ -112,15 +123,6 @@ class _Solver(pulp.HiGHS):  # type: ignore[misc]  # PuLP has no types
                 raise ValueError(f"HiGHS refuses {value!r} for its option {name}")
 
 
-def _configured(limits: Limits, seconds: float, unit: int, slack: Fraction) -> _Solver:
-    """One thread, so that the same seed gives the same answer; stops when the bound, rounded up, is within the gap."""
-    enough = max(limits.gap, 0) + max(Fraction(0), 1 - 2 * slack)
-    return _Solver(
-        time_limit=max(0.001, seconds), threads=1, random_seed=limits.seed, mip_rel_gap=0.0, mip_abs_gap=float(enough / unit),
-        mip_feasibility_tolerance=PRIMAL_TOLERANCE, mip_allow_restart=False,
-    )  # fmt: skip
-
-
 def tolerance(model: Model) -> Fraction:
     """How far above the truth HiGHS' dual bound may lie, in 1/1000 GPU-second.
 
@@ -135,18 +137,19 @@ def tolerance(model: Model) -> Fraction:
     return model.objective.unit * (Fraction(PRIMAL_TOLERANCE) + Fraction(DUAL_TOLERANCE) * Fraction(moves))
 
 
-def _bound(model: Model, slack: Fraction) -> int | None:
+def _bound(model: Model) -> int | None:
     """A bound on the value relative to keep. Values are integers, so it may be rounded up."""
     info = model.rows.solverModel.getInfo()
     dual = info.mip_dual_bound if model.rows.isMIP() else info.objective_function_value
     if not math.isfinite(dual):
         return None
-    return math.ceil(Fraction(dual) * model.objective.unit + model.objective.constant - slack)
+    return math.ceil(Fraction(dual) * model.objective.unit + model.objective.constant - tolerance(model))
 
 
-def _result(problem: EpochProblem, model: Model, limits: Limits, bound: int | None) -> EngineResult:
+def _result(problem: EpochProblem, model: Model, limits: Limits) -> EngineResult:
     """The answer with its exact value. It is optimal only if that value is within the gap of the bound."""
-    if not _has_solution(model):
+    bound = _bound(model)
+    if not has_solution(model):
         return EngineResult(NAME, Status.UNKNOWN, None, None, bound)
     _round(model)
     if not _keeps_all_rows(model):
@@ -160,7 +163,8 @@ def _result(problem: EpochProblem, model: Model, limits: Limits, bound: int | No
     return EngineResult(NAME, Status.OPTIMAL if proven else Status.FEASIBLE, solution, value, bound)
 
 
-def _has_solution(model: Model) -> bool:
+def has_solution(model: Model) -> bool:
+    """Whether HiGHS has found a solution."""
     solver = model.rows.solverModel
     if solver.getModelStatus() == highspy.HighsModelStatus.kModelEmpty:
         return True
