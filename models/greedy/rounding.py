@@ -44,7 +44,7 @@ class Rounding:
             state.stop(r)
         promote(state, np.flatnonzero(promotions > MOSTLY).tolist())
         wanted = self._order[starts[self._order] >= MOSTLY].tolist()
-        self._take_places(state, [j for j in wanted if self.tables.express[j]])
+        self._take_places(state, [j for j in wanted if self.tables.express[j] and self.tables.units[j] == 1])
         for j in wanted:
             self._start(state, j)
         keep_back(state, self.curves)

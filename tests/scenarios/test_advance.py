@@ -30,7 +30,7 @@ def decode_decision(decision: Json) -> allocator.Decision:
 def without_places(snapshot: allocator.Snapshot) -> allocator.Snapshot:
     """What ours says beyond theirs is where work was stopped."""
     works = [
-        work if work.stopped is None else replace(work, stopped=replace(work.stopped, placement=None))
+        work if work.stopped is None else replace(work, stopped=replace(work.stopped, placement=None, express=False))
         for work in snapshot.workloads
     ]
     return replace(snapshot, workloads=tuple(works))
