@@ -69,7 +69,8 @@ def _solve_once(problem: EpochProblem, limits: Limits, claims: Sequence[int], di
     if status is Status.OPTIMAL or status is Status.FEASIBLE:
         solution = _read(problem, variables, solver)
         return EngineResult(NAME, status, solution, round(solver.objective_value), _bound(solver))
-    return EngineResult(NAME, status, None, None, _bound(solver) if status is Status.UNKNOWN else None)
+    # Before the search begins the solver's bound is 0 whatever the objective: a 0 without an answer proves nothing.
+    return EngineResult(NAME, status, None, None, (_bound(solver) or None) if status is Status.UNKNOWN else None)
 
 
 def _bound(solver: cp_model.CpSolver) -> int:
