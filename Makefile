@@ -11,6 +11,7 @@ LOCK   := .ci/requirements.lock
 READY  := $(VENV)/.ready
 DEMO   := build/demo
 WHEEL  := build/wheel
+SITE   := build/docs
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test fuzz lint format types floors docs wheel bench-smoke ci lock clean
@@ -66,8 +67,9 @@ types: $(READY)  ## mypy, strict
 floors: $(READY)  ## imports point down only
 	$(BIN)/lint-imports
 
-docs: $(READY)  ## run every command of README and docs, and check every link and rule name
-	$(BIN)/python -m pytest -q tests/test_docs.py
+docs: $(READY)  ## build the documentation site, without warnings, in build/docs
+	$(BIN)/sphinx-build -q -W --keep-going -b html -d build/doctrees docs $(SITE)
+	@echo "The site is in $(SITE)/index.html"
 
 wheel: $(READY)  ## build the wheel and use it from a foreign folder
 	.ci/wheel $(BIN)/python $(WHEEL)

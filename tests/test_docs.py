@@ -1,8 +1,13 @@
 """The documentation is true: its commands run and print what is claimed, its links lead somewhere, its rules exist.
 
-In a ```console block every line that starts with `$ ` is run, all blocks of a page in one folder; the lines below it are the
-claimed output. Words have to agree, numbers may differ; a line `...` stands for any number of lines. A ```python block that is
-followed by a ```text block is run and its output compared in the same way. `<!-- not run: why -->` before a block exempts it.
+The blocks of a page are run from top to bottom in one folder. In a ```console block every line that starts with `$ ` is run;
+the lines below it are the claimed output. A ```python block is run, and its output compared with the ```text block that follows
+it, if there is one. Words have to agree, numbers may differ; a line `...` stands for any number of lines, and `...` at the end
+of a line for the rest of it. Comments on the lines before a block say more:
+
+- `<!-- not run: why -->`: it is only to be read;
+- `<!-- file: NAME -->`: readers save it under that name, and so does the test;
+- `<!-- example: NAME -->`: a file of docs/examples is in the folder from here on.
 """
 
 from __future__ import annotations
@@ -16,7 +21,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 import jsonschema
@@ -29,22 +33,33 @@ from allocator.verify import RULES
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
-RUN_PAGES = [ROOT / "README.md", DOCS / "tutorial.md"]
+RUN_PAGES = [ROOT / "README.md", DOCS / "tutorial.md", DOCS / "faq.md", *sorted((DOCS / "howto").glob("*.md"))]
 
-_FENCE = re.compile(r"(<!-- not run: [^>]+ -->\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"((?:<!-- [a-z ]+: [^>]+ -->\n)*)^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_NOTE = re.compile(r"<!-- ([a-z ]+): ([^>]+) -->")
 
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block that is to be run, and what it claims to print."""
+    """A fenced block that is to be run, what the comments before it say, and what it claims to print."""
 
     language: str
     text: str
-    skipped: bool
+    notes: dict[str, str]
+    follows_directly: bool = False
+
+    @property
+    def runs(self) -> bool:
+        return "not run" not in self.notes
 
 
 def blocks_of(page: Path) -> list[Block]:
-    return [Block(m[2], m[3], m[1] is not None) for m in _FENCE.finditer(page.read_text(encoding="utf-8"))]
+    blocks, end = [], -1
+    for found in _FENCE.finditer(page.read_text(encoding="utf-8")):
+        between = found.string[end : found.start()] if end >= 0 else "page"
+        blocks.append(Block(found[2], found[3], dict(_NOTE.findall(found[1])), not between.strip()))
+        end = found.end()
+    return blocks
 
 
 def commands_of(text: str) -> Iterator[tuple[str, list[str]]]:
@@ -72,6 +87,13 @@ def loosely(line: str) -> str:
 def check_output(claimed: list[str], printed: str, what: str) -> None:
     """Find the claimed lines in what was printed: directly one after the other, but for `...`."""
     rest = [loosely(line) for line in printed.splitlines() if loosely(line)]
+
+    def find(wanted: str) -> int:
+        if wanted.endswith("..."):
+            fit = (row for row in range(at, len(rest)) if rest[row].startswith(wanted.removesuffix("...").strip()))
+            return next(fit, -1)
+        return rest.index(wanted, at) if wanted in rest[at:] else -1
+
     at, gap = 0, False
     for line in claimed:
         if line.strip() == "...":
@@ -80,7 +102,7 @@ def check_output(claimed: list[str], printed: str, what: str) -> None:
         wanted = loosely(line)
         if not wanted:
             continue
-        found = rest.index(wanted, at) if wanted in rest[at:] else -1
+        found = find(wanted)
         assert found >= 0, f"{what}\nshould print {line!r} after line {at} of\n{printed}"
         assert gap or found == at, f"{what}\nprints more than is claimed before {line!r}:\n{printed}"
         at, gap = found + 1, False
@@ -95,28 +117,40 @@ def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("page", RUN_PAGES, ids=lambda page: page.name)
-def test_commands_print_what_is_claimed(page: Path, tmp_path: Path) -> None:
-    shutil.copytree(DOCS / "examples", tmp_path / "docs" / "examples")
-    for block in blocks_of(page):
-        if block.language != "console" or block.skipped:
-            continue
-        for command, claimed in commands_of(block.text):
-            done = run(["bash", "-o", "pipefail", "-c", command], tmp_path)
-            ended = re.fullmatch(r"\[exit status (\d+)\]", claimed[-1]) if claimed else None
-            assert done.returncode == (int(ended[1]) if ended else 0), f"$ {command}\n{done.stdout}"
-            check_output(claimed[:-1] if ended else claimed, done.stdout, f"$ {command}")
-
-
-@pytest.mark.parametrize("page", RUN_PAGES, ids=lambda page: page.name)
-def test_python_examples_print_what_is_claimed(page: Path, tmp_path: Path) -> None:
-    shutil.copytree(DOCS / "examples", tmp_path / "docs" / "examples")
+@pytest.mark.parametrize("page", RUN_PAGES, ids=lambda page: page.stem)
+def test_what_a_page_shows_is_what_happens(page: Path, tmp_path: Path) -> None:
+    if page.stem in ("README", "tutorial"):
+        shutil.copytree(DOCS / "examples", tmp_path / "docs" / "examples")
     blocks = blocks_of(page)
-    for block, following in pairwise(blocks):
-        if block.language == "python" and following.language == "text":
-            done = run([sys.executable, "-c", block.text], tmp_path)
-            assert done.returncode == 0, done.stdout
-            check_output(following.text.splitlines(), done.stdout, block.text)
+    for block, following in zip(blocks, [*blocks[1:], None], strict=False):
+        if "example" in block.notes:
+            shutil.copy(DOCS / "examples" / block.notes["example"], tmp_path)
+        if "file" in block.notes:
+            (tmp_path / block.notes["file"]).write_text(block.text, encoding="utf-8")
+        if block.language == "console" and block.runs:
+            run_console(block.text, tmp_path)
+        elif block.language == "python" and block.runs:
+            run_python(block, following, tmp_path)
+
+
+def run_console(text: str, folder: Path) -> None:
+    for command, claimed in commands_of(text):
+        done = run(["bash", "-o", "pipefail", "-c", command], folder)
+        ended = re.fullmatch(r"\[exit status (\d+)\]", claimed[-1]) if claimed else None
+        assert done.returncode == (int(ended[1]) if ended else 0), f"$ {command}\n{done.stdout}"
+        check_output(claimed[:-1] if ended else claimed, done.stdout, f"$ {command}")
+
+
+def run_python(block: Block, following: Block | None, folder: Path) -> None:
+    done = run([sys.executable, "-c", block.text], folder)
+    assert done.returncode == 0, f"{block.text}\n{done.stdout}"
+    if following is not None and following.language == "text" and following.follows_directly and not following.notes:
+        check_output(following.text.splitlines(), done.stdout, block.text)
+
+
+def test_the_snapshot_of_the_how_tos_is_the_one_that_readers_write_first() -> None:
+    shown = next(block for block in blocks_of(DOCS / "howto" / "own-cluster.md") if block.notes.get("file") == "lab.json")
+    assert shown.text == (DOCS / "examples" / "lab.json").read_text(encoding="utf-8")
 
 
 def test_the_summary_for_managers(tmp_path: Path) -> None:
@@ -128,7 +162,7 @@ def test_the_summary_for_managers(tmp_path: Path) -> None:
     assert "all rules are kept" in done.stdout
 
 
-@pytest.mark.parametrize("name", ["small.json"])
+@pytest.mark.parametrize("name", ["small.json", "lab.json"])
 def test_examples_fit_the_schema(name: str, tmp_path: Path) -> None:
     schema = json.loads(run(["allocator", "schema", "snapshot"], tmp_path).stdout)
     document = json.loads((DOCS / "examples" / name).read_text(encoding="utf-8"))
@@ -140,6 +174,22 @@ def test_every_rule_of_the_verifier_is_documented_under_its_name() -> None:
     assert re.findall(r"^\| `([a-z_]+)` \|", table, re.MULTILINE) == list(RULES)
     formulation = (DOCS / "formulation.md").read_text(encoding="utf-8")
     assert [name for name in RULES if not re.search(rf"\b{name}\b", formulation)] == []
+
+
+def test_every_rule_reason_and_word_is_in_the_glossary() -> None:
+    glossary = (DOCS / "glossary.md").read_text(encoding="utf-8")
+    terms = {term for line in re.findall(r"^(\S.*)$", glossary, re.MULTILINE) for term in [line.strip().strip("`")]}
+    assert [name for name in [*RULES, *Reason] if name not in terms] == []
+
+
+def test_every_how_to_and_every_case_of_the_faq_is_complete() -> None:
+    index = (DOCS / "howto" / "index.md").read_text(encoding="utf-8")
+    listed = re.findall(r"\]\(([a-z-]+\.md)\)", index)
+    assert sorted(listed) == sorted(page.name for page in (DOCS / "howto").glob("*.md") if page.name != "index.md")
+    cases = (DOCS / "faq.md").read_text(encoding="utf-8").split("\n### ")[1:]
+    assert len(cases) > 12
+    for case in cases:
+        assert case.startswith("How much ") or (case.count("**Cause.**"), case.count("**Cure.**")) == (1, 1), case
 
 
 def test_every_reason_is_documented_under_its_name() -> None:
@@ -185,6 +235,7 @@ def test_every_decision_record_is_listed_once_and_has_its_four_parts() -> None:
 
 def test_the_reader_of_this_file_sees_a_false_claim() -> None:
     check_output(["a 1", "...", "c 3"], "a 2\nb\nc 4\n", "gap")
-    for claimed in (["a", "c"], ["b"], ["a", "b"], ["a", "...", "d"]):
+    check_output(["a 1 ..."], "a 2 and more\n", "rest of a line")
+    for claimed in (["a", "c"], ["b"], ["a", "b"], ["a", "...", "d"], ["a", "...", "d ..."]):
         with pytest.raises(AssertionError):
             check_output(claimed, "a\nb\nc\n", "false")
