@@ -111,6 +111,7 @@ def _measure(case: Case, subject: _Subject, refine: bool) -> Run:
     with clock.step("encode"):
         encode_decision(decision)
     seconds, spent = clock.elapsed, cpu_seconds() - cpu
+    steps = {**_own_steps(decision.timing, subject, refine), **clock.steps}
     verdict = verify(subject.snapshot, decision, subject.ent)
     return Run(
         case=case,
@@ -122,7 +123,7 @@ def _measure(case: Case, subject: _Subject, refine: bool) -> Run:
         bound=decision.solver.bound,
         seconds=seconds,
         cpu_seconds=spent,
-        steps={**_own_steps(decision.timing, subject, refine), **clock.steps},
+        steps={**steps, "other": max(0.0, seconds - sum(steps.values()))},
         starts=len(decision.starts),
         stops=len(decision.preemptions),
         violations=verdict.broken,

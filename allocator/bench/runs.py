@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from allocator.bench.instances import Facts, Instance
 
-STEPS = ("decode", "entitle", "compile", "greedy", "build", "solve", "last_pass", "verify", "explain", "encode")
-"""The steps of a call in their order. Building and solving the exact models is one step of the call; see `measure`."""
+STEPS = ("decode", "entitle", "compile", "greedy", "build", "solve", "last_pass", "verify", "explain", "encode", "other")
+"""The steps of a call in their order; `other` is what no step owns up to. Building and solving the exact models is one step
+of the call; see `measure`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,7 +47,8 @@ def test_every_case_is_run_once_and_timed_step_by_step(cases: list[Case]) -> Non
         assert run.digest.startswith("sha256:")
         assert set(run.steps) <= set(STEPS)
         assert {"decode", "entitle", "compile", "greedy", "verify", "explain", "encode"} <= set(run.steps)
-        assert sum(run.steps.values()) <= run.seconds + run.steps.get("build", 0)
+        assert min(run.steps.values()) >= 0
+        assert max(run.steps.values()) <= run.seconds
         assert run.gap_to(run.case.instance.lower_bound) == 0
     exact = [run for run in runs if run.case.engine == "portfolio"]
     assert all(run.status == "optimal" and {"build", "solve"} <= set(run.steps) for run in exact)
