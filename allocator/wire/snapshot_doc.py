@@ -34,16 +34,16 @@ class FullDoc(Doc, omit_defaults=False):
 class NodeDoc(Doc, kw_only=True):
     """One schedulable host."""
 
-    name: Name
+    name: Annotated[Name, Meta(description="told apart by it")]
     pool: Annotated[Name, Meta(description="GPU type; a pool is a fair-share market of its own")]
-    gpus: NodeGpus
+    gpus: Annotated[NodeGpus, Meta(description="installed GPUs")]
     domains: Annotated[tuple[Name, ...], Meta(description="one domain per level above the node, coarse to fine")]
     cpus: Annotated[NodeAmount | None, Meta(description="absent: not limited")] = None
     memory_gib: Annotated[NodeAmount | None, Meta(description="absent: not limited")] = None
-    labels: dict[Name, str] = {}
-    state: NodeState = NodeState.UP
+    labels: Annotated[dict[Name, str], Meta(description="what work may ask for in node_labels")] = {}
+    state: Annotated[NodeState, Meta(description="drain: nothing starts, unprotected work leaves; down: dead")] = NodeState.UP
     drain_deadline: Annotated[Instant | None, Meta(description="promises on this node end here")] = None
-    reason: str | None = None
+    reason: Annotated[str | None, Meta(description="free text, for people")] = None
 
 
 class ClusterDoc(Doc, kw_only=True):
@@ -51,15 +51,15 @@ class ClusterDoc(Doc, kw_only=True):
 
     levels: Annotated[tuple[Name, ...], Meta(min_length=1, description="coarse to fine; the last is the node")]
     slowdown: Annotated[dict[Name, Part], Meta(description="share of speed lost per further domain of a level")] = {}
-    nodes: list[NodeDoc]
+    nodes: Annotated[list[NodeDoc], Meta(description="all nodes of all pools")]
 
 
 class AllocationDoc(Doc, kw_only=True):
     """A vertex of the budget tree: program, project or researcher."""
 
-    id: Name
+    id: Annotated[Name, Meta(description="stable: history belongs to it")]
     parent: Annotated[Name | None, Meta(description="id of the parent, null at the top")]
-    name: str | None = None
+    name: Annotated[str | None, Meta(description="for people; may change")] = None
     share: Annotated[Number, Meta(description="relative to the siblings")]
     share_by_pool: Annotated[dict[Name, Number], Meta(description="overrides share in single pools")] = {}
     funds: Annotated[bool, Meta(description="false: orders work but holds no budget of its own")] = True
@@ -70,20 +70,20 @@ class AllocationDoc(Doc, kw_only=True):
 class UsageDoc(Doc, kw_only=True):
     """GPU time of work that has ended. Records with one id count the union of their intervals."""
 
-    id: Name | None = None
-    allocation: Name
+    id: Annotated[Name | None, Meta(description="counts once however often it is sent; absent: records add up")] = None
+    allocation: Annotated[Name, Meta(description="id of a leaf of the budget tree")]
     pool: Name
-    gpus: Count
+    gpus: Annotated[Count, Meta(description="GPUs it held")]
     start: Instant
     end: Instant
-    charged: bool = True
+    charged: Annotated[bool, Meta(description="false: it ran free of charge")] = True
 
 
 class SegmentDoc(Doc, kw_only=True):
     """Every domain of the level holds a multiple of `tasks` tasks, but for one remainder."""
 
-    level: Name
-    tasks: PositiveCount
+    level: Annotated[Name, Meta(description="level of the domains, for example nvlink")]
+    tasks: Annotated[PositiveCount, Meta(description="tasks that lie in one domain together")]
 
 
 class TopologyDoc(Doc, kw_only=True):
@@ -91,7 +91,7 @@ class TopologyDoc(Doc, kw_only=True):
 
     required: Annotated[Name | None, Meta(description="level: all tasks inside one domain of it")] = None
     preferred: Annotated[Name | None, Meta(description="level: costs more when it is missed")] = None
-    segment: SegmentDoc | None = None
+    segment: Annotated[SegmentDoc | None, Meta(description="so many tasks to a domain, in as many domains as it takes")] = None
 
 
 class StopDoc(Doc, kw_only=True):
@@ -110,44 +110,46 @@ class RunDoc(Doc, kw_only=True):
 
     start_time: Annotated[Instant | None, Meta(description="absent: protected from now on")] = None
     placement: Annotated[dict[Name, PositiveCount], Meta(min_length=1, description="tasks per node")]
-    charged: bool
-    charged_since: Instant | None = None
-    granted_at: Instant | None = None
-    protected_until: Instant | None = None
-    express: bool = False
-    last_checkpoint: Instant | None = None
-    terminating_until: Instant | None = None
+    charged: Annotated[bool, Meta(description="whether its time counts against budgets")]
+    charged_since: Annotated[Instant | None, Meta(description="after a promotion; absent: since the start")] = None
+    granted_at: Annotated[Instant | None, Meta(description="when the promise was made")] = None
+    protected_until: Annotated[Instant | None, Meta(description="end of the promise")] = None
+    express: Annotated[bool, Meta(description="it holds GPUs of the express lane")] = False
+    last_checkpoint: Annotated[Instant | None, Meta(description="if known; absent: by its checkpoint_interval")] = None
+    terminating_until: Annotated[Instant | None, Meta(description="it has been told to stop and leaves by then")] = None
 
 
 class WorkloadDoc(Doc, kw_only=True, rename={"job_class": "class"}):
     """A gang of `tasks` x `gpus_per_task`, all or nothing, in one pool. Without `run` it waits."""
 
-    id: Name
+    id: Annotated[Name, Meta(description="told apart by it")]
     allocation: Annotated[Name, Meta(description="id of a leaf of the budget tree")]
-    user: Name | None = None
+    user: Annotated[Name | None, Meta(description="needed for the express lane")] = None
     job_class: Annotated[str | None, Meta(description="free text, for reports")] = None
-    submit_time: Instant
-    tasks: PositiveCount
-    gpus_per_task: PositiveCount
-    cpus_per_task: NodeAmount | None = None
-    memory_gib_per_task: NodeAmount | None = None
+    submit_time: Annotated[Instant, Meta(description="of the first submission; a stop does not change it")]
+    tasks: Annotated[PositiveCount, Meta(description="all of them run, or none")]
+    gpus_per_task: Annotated[PositiveCount, Meta(description="a task lies on one node")]
+    cpus_per_task: Annotated[NodeAmount | None, Meta(description="absent: not counted")] = None
+    memory_gib_per_task: Annotated[NodeAmount | None, Meta(description="absent: not counted")] = None
     pools: Annotated[tuple[Name, ...], Meta(description="accepted pools, best first; absent: any")] = ()
-    topology: TopologyDoc | None = None
-    node_labels: dict[Name, str] = {}
-    exclude_nodes: tuple[Name, ...] = ()
+    topology: Annotated[TopologyDoc | None, Meta(description="what it asks of the topology")] = None
+    node_labels: Annotated[dict[Name, str], Meta(description="labels that each of its nodes carries")] = {}
+    exclude_nodes: Annotated[tuple[Name, ...], Meta(description="nodes that it is not to run on")] = ()
     min_runtime: Annotated[Span, Meta(description="shortest useful run, in seconds; 0: free of charge and never protected")]
-    resumable: bool
-    checkpoint_interval: PositiveSpan | None = None
-    checkpoint_on_notice: bool = False
-    restart_time: Span = 300
-    unfunded: Unfunded = Unfunded.RUN
-    renew: bool = False
+    resumable: Annotated[bool, Meta(description="false: a stop throws away all since its start")]
+    checkpoint_interval: Annotated[
+        PositiveSpan | None, Meta(description="a stop throws away what came after the last; absent: none")
+    ] = None
+    checkpoint_on_notice: Annotated[bool, Meta(description="it saves its work when it is told to stop")] = False
+    restart_time: Annotated[Span, Meta(description="seconds until it makes progress again after a stop")] = 300
+    unfunded: Annotated[Unfunded, Meta(description="if no budget pays: run free of charge, or wait")] = Unfunded.RUN
+    renew: Annotated[bool, Meta(description="a lease: to be renewed when its promise lapses")] = False
     priority: Annotated[Priority, Meta(description="order inside the allocation, higher first")] = 0
-    max_runtime: PositiveSpan | None = None
-    preempted: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
-    entitled_since: Instant | None = None
-    stopped: StopDoc | None = None
-    run: RunDoc | None = None
+    max_runtime: Annotated[PositiveSpan | None, Meta(description="seconds after which it ends by itself")] = None
+    preempted: Annotated[int, Meta(description="how often a decision has stopped it", ge=0, le=1_000_000)] = 0
+    entitled_since: Annotated[Instant | None, Meta(description="as the last decision gave it: the mark of a large gang")] = None
+    stopped: Annotated[StopDoc | None, Meta(description="its last stop by a decision")] = None
+    run: Annotated[RunDoc | None, Meta(description="absent: it waits")] = None
 
 
 class ReservationDoc(FullDoc, kw_only=True):
@@ -156,48 +158,48 @@ class ReservationDoc(FullDoc, kw_only=True):
     workload: Name
     pool: Name
     domain: Annotated[tuple[Name, ...], Meta(description="its path; empty: the whole pool")]
-    nodes: Count
-    start: Instant
-    eligible_since: Instant
-    bound: Instant
-    waits_for: tuple[Name, ...] = ()
+    nodes: Annotated[Count, Meta(description="how many; which of them is decided when they are due")]
+    start: Annotated[Instant, Meta(description="when they are due")]
+    eligible_since: Annotated[Instant, Meta(description="since when it has been entitled")]
+    bound: Annotated[Instant, Meta(description="it starts no later, dead nodes apart")]
+    waits_for: Annotated[tuple[Name, ...], Meta(description="whose promises it waits for")] = ()
 
 
 class ExpressDoc(FullDoc, kw_only=True):
     """The lane of short small work that is always funded."""
 
-    gpus: Count = 8
-    min_runtime: Span = 1_800
-    pool_share: Part = 0.05
-    per_user: Count = 2
+    gpus: Annotated[Count, Meta(description="most GPUs of one workload")] = 8
+    min_runtime: Annotated[Span, Meta(description="longest min runtime, in seconds")] = 1_800
+    pool_share: Annotated[Part, Meta(description="share of a pool that it may hold, 8 GPUs at least")] = 0.05
+    per_user: Annotated[Count, Meta(description="most workloads of one user at a time")] = 2
 
 
 class WeightsDoc(FullDoc, kw_only=True):
     """Multipliers of the objective."""
 
-    unfairness: Multiplier = 2
-    express: Multiplier = 10
-    idle: Multiplier = 1
-    lost_work: Multiplier = 1.5
-    spread: Multiplier = 1
-    fragmentation: Multiplier = 0.01
-    order: Multiplier = 0.001
+    unfairness: Annotated[Multiplier, Meta(description="deviation from what is owed")] = 2
+    express: Annotated[Multiplier, Meta(description="express work that waits")] = 10
+    idle: Annotated[Multiplier, Meta(description="GPUs that no task uses")] = 1
+    lost_work: Annotated[Multiplier, Meta(description="work that stops throw away, and restarts")] = 1.5
+    spread: Annotated[Multiplier, Meta(description="gangs that touch more domains than needed")] = 1
+    fragmentation: Annotated[Multiplier, Meta(description="nodes and racks that are broken up")] = 0.01
+    order: Annotated[Multiplier, Meta(description="who waits longer, inside an allocation")] = 0.001
 
 
 class PolicyDoc(FullDoc, kw_only=True):
     """What an operator may tune; each field may be left out."""
 
-    window: PositiveSpan = 604_800
-    horizon: PositiveSpan = 14_400
-    protection_cap: Span = 28_800
-    planning_step: PositiveSpan = 3_600
-    half_life: PositiveSpan | None = None
-    notice: Span = 120
-    preempt_under_entitlement: bool = False
-    max_preemptions: Count | None = None
-    reserve_from: Number = 0.25
-    express: ExpressDoc = field(default_factory=ExpressDoc)
-    weights: WeightsDoc = field(default_factory=WeightsDoc)
+    window: Annotated[PositiveSpan, Meta(description="seconds for which usage counts")] = 604_800
+    horizon: Annotated[PositiveSpan, Meta(description="seconds over which shares are evened out")] = 14_400
+    protection_cap: Annotated[Span, Meta(description="longest promise, in seconds")] = 28_800
+    planning_step: Annotated[PositiveSpan, Meta(description="seconds that the objective looks ahead")] = 3_600
+    half_life: Annotated[PositiveSpan | None, Meta(description="seconds in which usage fades by half; no window then")] = None
+    notice: Annotated[Span, Meta(description="seconds from the order to stop until it must be gone")] = 120
+    preempt_under_entitlement: Annotated[bool, Meta(description="true: no licence is needed to stop for shares")] = False
+    max_preemptions: Annotated[Count | None, Meta(description="most stops of charged work at once; absent: no limit")] = None
+    reserve_from: Annotated[Number, Meta(description="share of a pool from which on a gang counts as large")] = 0.25
+    express: Annotated[ExpressDoc, Meta(description="the lane of short small work")] = field(default_factory=ExpressDoc)
+    weights: Annotated[WeightsDoc, Meta(description="multipliers of the objective")] = field(default_factory=WeightsDoc)
 
 
 class SnapshotDoc(FullDoc, kw_only=True):
@@ -205,9 +207,11 @@ class SnapshotDoc(FullDoc, kw_only=True):
 
     version: Literal[1]
     now: Instant
-    cluster: ClusterDoc
-    budgets: list[AllocationDoc]
-    usage: list[UsageDoc] = []
-    workloads: list[WorkloadDoc]
-    reservations: list[ReservationDoc] = []
-    policy: PolicyDoc = field(default_factory=PolicyDoc)
+    cluster: Annotated[ClusterDoc, Meta(description="nodes and topology")]
+    budgets: Annotated[list[AllocationDoc], Meta(description="the budget tree")]
+    usage: Annotated[list[UsageDoc], Meta(description="time of work that has ended")] = []
+    workloads: Annotated[list[WorkloadDoc], Meta(description="all that runs or waits")]
+    reservations: Annotated[list[ReservationDoc], Meta(description="as the last decision gave them")] = []
+    policy: Annotated[PolicyDoc, Meta(description="what an operator may tune; absent: the defaults")] = field(
+        default_factory=PolicyDoc
+    )
