@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 
 from allocator.epoch.problem import EpochProblem, charged_twins
+from allocator.epoch.solution import EpochSolution
 from allocator.topology.layout import IntArray
 
 
@@ -28,6 +31,19 @@ def cell_room(problem: EpochProblem, room: IntArray) -> IntArray:
     for s in range(len(problem.shapes.pool)):
         np.add.at(found[s], problem.classes.cell, room[s])
     return found
+
+
+def counts_of(problem: EpochProblem, solution: EpochSolution) -> tuple[Counter[tuple[int, int]], Counter[tuple[int, int]]]:
+    """What a solution places: units by (shape, class), and units of gangs by (offer, cell)."""
+    counts: Counter[tuple[int, int]] = Counter()
+    units: Counter[tuple[int, int]] = Counter()
+    for j, placement in solution.starts.items():
+        for node, number in placement.items():
+            k = int(problem.node_class[node])
+            counts[int(problem.offers.shape[j]), k] += number
+            if problem.offers.units[j] > 1:
+                units[j, int(problem.classes.cell[k])] += number
+    return counts, units
 
 
 def by_value(values: IntArray) -> list[list[int]]:

@@ -13,7 +13,7 @@ from allocator.epoch.afterthoughts import gives_way
 from allocator.epoch.problem import EpochProblem, LimitRow
 from allocator.models.milp.variables import Variables, range_of, total
 from allocator.models.queries import by_value, twin_rows
-from allocator.topology.layout import CPUS, GPUS, MEMORY
+from allocator.topology.layout import CPUS, GPUS, MEMORY, IntArray
 
 Reason = tuple[Linear, int]
 """An expression and the least value of it that makes a stop right."""
@@ -149,6 +149,19 @@ class Constraints:
             if range_of(used)[1] > free:
                 leaves = total([variables.stop[r] for r, _ in residents], [room[resource] for _, room in residents])
                 self._add(used <= free + leaves)
+        for count, s in zip(units, shapes, strict=True):
+            self._waits_for_stops(k, count, s)
+
+    def _waits_for_stops(self, k: int, count: pulp.LpVariable, shape: int) -> None:
+        """What fits only once a victim is gone waits for its stop. True by itself of integers; it tightens the relaxation."""
+        problem = self._problem
+        need, free, residents = problem.shapes.need[:, shape], problem.classes.free[:, k], problem.classes.residents[k]
+        empty = free + sum(np.array(own) for _, own in residents)
+        most = min(int(count.upBound), _units(empty, need))
+        for r, own in residents:
+            beside = max(0, min(most, _units(empty - np.array(own), need)))
+            if beside < most:
+                self._add(total([count, self._variables.stop[r]], [1, beside - most]) <= beside)
 
     def _many_nodes(self, k: int) -> None:
         problem, variables = self._problem, self._variables
@@ -339,3 +352,8 @@ class Constraints:
         whole = whole - self._promoted([(r, size * -(-gpus // need)) for r, gpus in leaving])
         self._add(room - whole + total(units, [-(-own // need) for own in sizes]) >= size * (leaves // need))
         return room
+
+
+def _units(room: IntArray, need: IntArray) -> int:
+    """Units that some room holds."""
+    return min(int(room[r] // need[r]) for r in range(len(need)) if need[r] > 0)

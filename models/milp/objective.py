@@ -32,6 +32,7 @@ class Objective:
     def __init__(self, model: pulp.LpProblem, problem: EpochProblem, variables: Variables) -> None:
         self._model, self._problem, self._variables = model, problem, variables
         self._costs: dict[pulp.LpVariable, int] = {}
+        self._touches: dict[tuple[int, int, int], pulp.LpVariable] = {}
         self.constant = 0
         self.unit = 1
 
@@ -79,20 +80,29 @@ class Objective:
     def _touched(self, j: int, level: int) -> None:
         problem, variables, offers = self._problem, self._variables, self._problem.offers
         cost, fewest, units = int(offers.spread[j, level]), int(offers.fewest[j, level]), int(offers.units[j])
-        cells: dict[int, list[pulp.LpVariable]] = {}
-        for cell, variable in variables.units[j].items():
-            cells.setdefault(int(problem.cell_domain[level, cell]), []).append(variable)
+        cells: dict[int, list[int]] = {}
+        for cell in variables.units[j]:
+            cells.setdefault(int(problem.cell_domain[level, cell]), []).append(cell)
         if len(cells) <= fewest:
             return
         touch = []
-        for here in cells.values():
-            touched = variables.boolean()
-            most = min(units, sum(int(variable.upBound) for variable in here))
-            self._row(total(here) <= most * touched)
+        for domain, here in cells.items():
+            touched = self._touches[j, level, domain] = variables.boolean()
+            inside = [variables.units[j][cell] for cell in here]
+            most = min(units, sum(int(variable.upBound) for variable in inside))
+            self._row(total(inside) <= most * touched)
+            self._touches_above(j, level, here[0], touched)
             touch.append(touched)
             self._add(touched, cost)
         self._row(total(touch) >= fewest * variables.start[j])
         self._add(variables.start[j], -cost * fewest)
+
+    def _touches_above(self, j: int, level: int, cell: int, touched: pulp.LpVariable) -> None:
+        """Who touches a domain touches those around it. True by itself of integers; it tightens the relaxation."""
+        for above in range(level):
+            around = self._touches.get((j, above, int(self._problem.cell_domain[above, cell])))
+            if around is not None:
+                self._row(total([touched]) <= total([around]))
 
     def _fragmentation(self) -> None:
         """fragmentation: nodes and domains that were wholly free and are broken up."""

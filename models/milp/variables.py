@@ -9,7 +9,8 @@ import pulp
 from pulp import LpAffineExpression as Linear
 
 from allocator.epoch.problem import EpochProblem
-from allocator.models.queries import cell_room, most_units
+from allocator.epoch.solution import EpochSolution
+from allocator.models.queries import cell_room, counts_of, most_units
 from allocator.topology.layout import IntArray
 
 
@@ -84,6 +85,18 @@ class Variables:
     def stops_of(self, victims: Iterable[int]) -> list[pulp.LpVariable]:
         """The stop variables of the given victims."""
         return [self.stop[r] for r in victims]
+
+    def values_of(self, solution: EpochSolution) -> dict[pulp.LpVariable, int] | None:
+        """The values that a solution gives these variables; None if it places something where there is no variable for it."""
+        counts, units = counts_of(self.problem, solution)
+        places = {(j, cell): variable for j, cells in enumerate(self.units) for cell, variable in cells.items()}
+        if not (counts.keys() <= self.count.keys() and units.keys() <= places.keys()):
+            return None
+        values = {variable: int(j in solution.starts) for j, variable in enumerate(self.start)}
+        values |= {variable: int(r in solution.stops) for r, variable in enumerate(self.stop)}
+        values |= {variable: int(u in solution.promotions) for u, variable in enumerate(self.promote)}
+        values |= {variable: counts[key] for key, variable in self.count.items()}
+        return values | {variable: units[key] for key, variable in places.items()}
 
     def _count_variables(self) -> dict[tuple[int, int], pulp.LpVariable]:
         problem = self.problem

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -16,25 +16,11 @@ from allocator.entitlement import Entitlement
 from allocator.epoch import EpochProblem, EpochSolution
 from allocator.models.cpsat import solver as cpsat
 from allocator.models.milp import solver as milp
+from allocator.models.queries import counts_of
 from allocator.topology.layout import GPUS
 
-Counts = tuple[Counter[tuple[int, int]], Counter[tuple[int, int]]]
 
-
-def counts_of(problem: EpochProblem, solution: EpochSolution) -> Counts:
-    """Units by (shape, class), and of gangs by (offer, cell)."""
-    count: Counter[tuple[int, int]] = Counter()
-    units: Counter[tuple[int, int]] = Counter()
-    for j, placement in solution.starts.items():
-        for node, number in placement.items():
-            k = int(problem.node_class[node])
-            count[int(problem.offers.shape[j]), k] += number
-            if problem.offers.units[j] > 1:
-                units[j, int(problem.classes.cell[k])] += number
-    return count, units
-
-
-def _fixed(variables: Any, problem: EpochProblem, solution: EpochSolution) -> Iterator[tuple[Any, int]] | None:
+def _fixed(variables: Any, problem: EpochProblem, solution: EpochSolution) -> list[tuple[Any, int]] | None:
     """Variables with their values; None where the model has no variable for something that the solution does."""
     count, units = counts_of(problem, solution)
     places = {(j, cell) for j, cells in enumerate(variables.units) for cell in cells}
@@ -44,8 +30,7 @@ def _fixed(variables: Any, problem: EpochProblem, solution: EpochSolution) -> It
     pairs += [(variable, int(r in solution.stops)) for r, variable in enumerate(variables.stop)]
     pairs += [(variable, int(u in solution.promotions)) for u, variable in enumerate(variables.promote)]
     pairs += [(variable, count[key]) for key, variable in variables.count.items()]
-    pairs += [(variables.units[j][cell], units[j, cell]) for j, cell in sorted(places)]
-    return iter(pairs)
+    return pairs + [(variables.units[j][cell], units[j, cell]) for j, cell in sorted(places)]
 
 
 def milp_value(

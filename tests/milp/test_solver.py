@@ -165,7 +165,7 @@ def test_the_tolerance_covers_what_moves_and_stays_below_a_unit() -> None:
 def test_an_option_that_highs_does_not_know_is_an_error() -> None:
     model = milp.build(compile_epoch(entitle(one_job())))
     with pytest.raises(ValueError, match="no_such_option"):
-        model.rows.solve(milp._Solver(no_such_option=1))
+        model.rows.solve(milp._Solver({}, no_such_option=1))
 
 
 def test_highs_runs_with_one_thread_whatever_ran_before() -> None:
