@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from allocator.bench.documents import FamiliesDoc, GeneratedDoc, SuiteDoc, read_toml
-from allocator.bench.instances import ENTRY, SNAPSHOT, Instance, from_file, generated
+from allocator.bench.instances import ENTRY, SNAPSHOT, Instance, Known, from_file, generated
+from allocator.bench.record import read_record
 from allocator.bench.runs import Case
 from allocator.domain import Issue, SnapshotError
 
-FAMILIES_FILE = "families.toml"
+FAMILIES_FILE, BOUNDS_FILE = "families.toml", "bounds.csv"
 
 DEFAULT_SUITE = "smoke"
 DEFAULT_ENGINES = ("portfolio",)
@@ -40,12 +41,15 @@ class Catalogue:
 
     folder: Path
     doc: FamiliesDoc
+    known: Mapping[tuple[str, int], Known]
 
     @classmethod
     def open(cls, given: Path | None = None) -> Catalogue:
-        """Read `families.toml`; every instance of a suite must exist."""
+        """Read `families.toml`, and the known bounds if there are any; every instance of a suite must exist."""
         folder = find_folder(given)
-        found = cls(folder, read_toml(folder / FAMILIES_FILE, FamiliesDoc))
+        rows = read_record(folder / BOUNDS_FILE) if (folder / BOUNDS_FILE).exists() else []
+        known = {(row.instance, row.seed): row for row in rows}
+        found = cls(folder, read_toml(folder / FAMILIES_FILE, FamiliesDoc), known)
         for suite in found.doc.suite.values():
             for part in suite.parts:
                 found.generated(part.instance)
@@ -88,20 +92,20 @@ class Catalogue:
     def instance(self, name: str, seed: int) -> Instance:
         """A generated instance with a seed, or one that is a folder."""
         if any(doc.name == name for doc in self.doc.instance):
-            return generated(self.generated(name), seed)
+            return self._seed(self.generated(name), seed)
         return next(iter(self._named(name, (seed,))))
 
     def _of_suite(self, suite: SuiteDoc, seeds: Sequence[int]) -> Iterator[Instance]:
         for part in suite.parts:
             doc = self.generated(part.instance)
-            yield from _seeded(doc, seeds or part.seeds or doc.seeds)
+            yield from (self._seed(doc, seed) for seed in seeds or part.seeds or doc.seeds)
 
     def _named(self, name: str, seeds: Sequence[int]) -> Iterable[Instance]:
         """An instance of the catalogue, all of a family, a folder of it, or any snapshot file."""
         docs = [doc for doc in self.doc.instance if doc.name == name]
         docs = docs or [doc for doc in self.doc.instance if doc.family == name]
         if docs:
-            return [one for doc in docs for one in _seeded(doc, seeds or doc.seeds)]
+            return [self._seed(doc, seed) for doc in docs for seed in seeds or doc.seeds]
         inside = [path for path in self.folders() if name in (_relative(path, self.folder), path.parent.name)]
         if inside:
             return [from_file(path, _relative(path, self.folder)) for path in inside]
@@ -110,14 +114,13 @@ class Catalogue:
             return [from_file(path, path.name.removesuffix(".gz").removesuffix(".json"))]
         raise self._unknown(name)
 
+    def _seed(self, doc: GeneratedDoc, seed: int) -> Instance:
+        return generated(doc, seed, self.known.get((doc.name, seed)))
+
     def _unknown(self, name: str) -> SnapshotError:
         known = [*self.doc.suite, *sorted({doc.family for doc in self.doc.instance})]
         remedy = f"give a file, an instance (--list shows them), or one of {', '.join(known)}"
         return SnapshotError([Issue(path="name", problem=f"nothing is called {name!r}", remedy=remedy)])
-
-
-def _seeded(doc: GeneratedDoc, seeds: Iterable[int]) -> Iterator[Instance]:
-    return (generated(doc, seed) for seed in seeds)
 
 
 def _relative(path: Path, folder: Path) -> str:

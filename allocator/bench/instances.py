@@ -18,15 +18,29 @@ SNAPSHOT, ENTRY = "snapshot.json", "entry.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What is known of one generated instance: its optimum lies between the bounds, in 1/1000 GPU-second."""
+
+    instance: str
+    seed: int
+    digest: str
+    lower_bound: int
+    upper_bound: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """A snapshot by name. `seed` is None for files, `read` gives its bytes. A bound that is known beforehand is in
-    1/1000 GPU-second."""
+    """A snapshot by name. `seed` is None for files, `read` gives its bytes.
+
+    `lower_bound` is known beforehand, in 1/1000 GPU-second; `digest` is that of the snapshot that it holds for (None: any).
+    """
 
     name: str
     family: str
     seed: int | None
     read: Callable[[], bytes] = field(compare=False)
     lower_bound: int | None = None
+    digest: str | None = None
 
     @property
     def key(self) -> tuple[str, int]:
@@ -39,8 +53,8 @@ class Instance:
         return self.name if self.seed is None else f"{self.name} seed {self.seed}"
 
 
-def generated(doc: GeneratedDoc, seed: int) -> Instance:
-    """The instance of one seed."""
+def generated(doc: GeneratedDoc, seed: int, known: Known | None = None) -> Instance:
+    """The instance of one seed, and what is known of it."""
 
     def read() -> bytes:
         made = generate_snapshot(
@@ -54,7 +68,8 @@ def generated(doc: GeneratedDoc, seed: int) -> Instance:
         )
         return encode_snapshot(made)
 
-    return Instance(name=doc.name, family=doc.family, seed=seed, read=read)
+    bound, digest = (None, None) if known is None else (known.lower_bound, known.digest)
+    return Instance(name=doc.name, family=doc.family, seed=seed, read=read, lower_bound=bound, digest=digest)
 
 
 def from_file(path: Path, name: str) -> Instance:

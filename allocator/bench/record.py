@@ -5,25 +5,14 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from allocator.bench.instances import Known
 from allocator.bench.runs import Run, best_bounds
 from allocator.domain import Issue, SnapshotError
 
 FIELDS = ("instance", "seed", "gpus", "digest", "lower_bound", "upper_bound", "engine", "budget", "ortools", "highs", "version")
 """Columns; bounds are in GPU-seconds."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """What is known of one generated instance: its optimum lies between the bounds, in 1/1000 GPU-second."""
-
-    instance: str
-    seed: int
-    digest: str
-    lower_bound: int
-    upper_bound: int
 
 
 def read_record(path: Path) -> list[Known]:
@@ -44,7 +33,7 @@ def read_record(path: Path) -> list[Known]:
 def write_record(path: Path, runs: Sequence[Run], machine: Mapping[str, str]) -> None:
     """Replace the rows of the instances that ran and keep the others, in order.
 
-    Instances without a bound, from files, and answers that break a rule are left out.
+    Instances without a bound of these runs, from files, and answers that break a rule are left out.
     """
     kept: list[dict[str, object]] = [dict(row) for row in _raw_rows(path)] if path.exists() else []
     out = io.StringIO()
@@ -57,7 +46,7 @@ def write_record(path: Path, runs: Sequence[Run], machine: Mapping[str, str]) ->
 
 def _rows(runs: Iterable[Run], machine: Mapping[str, str]) -> list[dict[str, object]]:
     known = [run for run in runs if run.case.instance.seed is not None and not run.violations]
-    bounds = best_bounds(known)
+    bounds = best_bounds(known, with_known=False)
     best: dict[tuple[str, int], Run] = {}
     for run in known:
         if run.key in bounds and (run.key not in best or run.objective < best[run.key].objective):

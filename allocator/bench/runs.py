@@ -51,16 +51,22 @@ class Run:
         """The instance that it is a run of."""
         return self.case.instance.key
 
+    @property
+    def known_bound(self) -> int | None:
+        """The bound that was known beforehand, if it was proven for this very snapshot."""
+        instance = self.case.instance
+        return instance.lower_bound if instance.digest in (None, self.digest) else None
+
     def gap_to(self, bound: int | None) -> float | None:
         """Share of the cluster's time that a better decision could be worth, judged by this bound."""
         return None if bound is None else (self.objective - bound) / self.facts.step
 
 
-def best_bounds(runs: Iterable[Run]) -> dict[tuple[str, int], int]:
-    """The best bound that any run on an instance has proven, or that was known beforehand."""
+def best_bounds(runs: Iterable[Run], *, with_known: bool = True) -> dict[tuple[str, int], int]:
+    """The best bound that any run on an instance has proven or, unless that is not wanted, that was known beforehand."""
     found: dict[tuple[str, int], int] = {}
     for run in runs:
-        for bound in (run.bound, run.case.instance.lower_bound):
+        for bound in (run.bound, run.known_bound if with_known else None):
             if bound is not None:
                 found[run.key] = max(bound, found.get(run.key, bound))
     return found

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from allocator.bench import Catalogue
-from allocator.bench.record import Known, read_record
+from allocator.bench.instances import Known
+from allocator.bench.record import read_record
 from allocator.engine import allocate
 from allocator.verify import verify
 from allocator.wire import decode_snapshot, snapshot_digest

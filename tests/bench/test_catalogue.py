@@ -81,6 +81,13 @@ def test_names_of_folders_and_files(ours: Catalogue) -> None:
     assert case.instance.lower_bound == 367_200
 
 
+def test_known_bounds_come_with_their_instances(little: Catalogue, ours: Catalogue) -> None:
+    assert [case.instance.lower_bound for case in little.cases(["mixed"])] == [None, None]
+    (case, *_) = ours.cases(["mixed-256"])
+    assert case.instance.lower_bound is not None
+    assert case.instance.digest is not None
+
+
 def test_the_same_instance_of_two_names_is_run_once(little: Catalogue) -> None:
     assert len(set(little.cases(["mixed", "mixed-64"]))) == 2
 

@@ -40,6 +40,9 @@ def test_the_best_bound_is_that_of_any_engine_or_known_beforehand() -> None:
     known = run("file", None)
     case = replace(known.case, instance=instance("file", None, lower_bound=5))
     assert best_bounds([replace(known, case=case)]) == {("file", -1): 5}
+    assert best_bounds([replace(known, case=case)], with_known=False) == {}
+    other = replace(known.case, instance=instance("file", None, lower_bound=5, digest="sha256:1"))
+    assert best_bounds([replace(known, case=other)]) == {}
     assert best_bounds([run()]) == {}
 
 

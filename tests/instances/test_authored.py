@@ -32,9 +32,9 @@ def validator(schema: Any) -> Draft202012Validator:
     return Draft202012Validator(schema)
 
 
-def test_every_authored_instance_is_a_folder_and_nothing_else_is() -> None:
+def test_every_authored_instance_is_a_folder_and_nothing_else_in_its_group_is() -> None:
     authored = {f"{group}/{one.name}" for group, members in GROUPS.items() for one in members}
-    assert {name_of(folder) for folder in FOLDERS} == authored
+    assert {name_of(folder) for folder in FOLDERS if folder.parent.name in GROUPS} == authored
 
 
 @pytest.mark.parametrize("group", GROUPS)
@@ -63,7 +63,11 @@ def test_the_portfolio_proves_the_optimum(folder: Path) -> None:
     entry, snapshot = read_entry(folder / "entry.json"), load_snapshot(folder / "snapshot.json")
     decision = allocate(snapshot, time_limit=60)
     assert verify(snapshot, decision).broken == ()
-    assert (decision.solver.status, decision.solver.objective / 1000) == ("optimal", entry.optimum)
+    if entry.optimum is not None:
+        assert (decision.solver.status, decision.solver.objective / 1000) == ("optimal", entry.optimum)
+    else:
+        assert decision.solver.objective / 1000 >= (entry.lower_bound or 0)
+        assert (decision.solver.bound or 0) / 1000 <= (entry.upper_bound or 0)
     check_expectations(entry, decision)
 
 
