@@ -163,7 +163,9 @@ def _workload(view: View) -> Iterable[RenderableType]:
     now, waiting = view["now"], view["waiting"]
     yield heading(f"{view['id']} {view['state']} ({clock(now)})")
     if "asks" in view:
-        yield named_values(_request_pairs(view["asks"], view["facts"], now))
+        has_place = view["state"] in ("runs", "stops") and (view.get("run") or {"charged": True})["charged"]
+        claims = {} if has_place else _claim_pairs(view["facts"])
+        yield named_values(_request_pairs(view["asks"], view["facts"], now) | claims)
     if view.get("run"):
         yield from section("Runs", named_values(_run_pairs(view["run"], now)), [view["run"]])
     if view.get("stopped"):
@@ -192,10 +194,16 @@ def _request_pairs(asks: View, facts: View, now: int) -> dict[str, object]:
         "for": asks["allocation"] + (f", user {asks['user']}" if asks["user"] else ""),
         "submitted": f"{clock(asks['submit_time'])} ({duration(max(0, now - asks['submit_time']))} ago)",
         "promise": promise,
-        "entitled": ("yes" if facts["entitled"] else "no")
-        + ("" if facts["counts_in_demand"] else "; not in the funded demand"),
         "stopped before": f"{asks['preempted']} times" if asks["preempted"] else "never",
     }
+
+
+def _claim_pairs(facts: View) -> dict[str, object]:
+    """Whether it has a claim to GPUs that others use. Charged work that runs needs none."""
+    if not facts["promise"]:
+        return {"entitled": "no; it declares no min runtime"}
+    demand = "" if facts["counts_in_demand"] else "; not in the funded demand"
+    return {"entitled": ("yes" if facts["entitled"] else "no") + demand}
 
 
 def _run_pairs(run: View, now: int) -> dict[str, object]:
@@ -290,7 +298,8 @@ def _try(view: View) -> Iterable[RenderableType]:
             ]  # fmt: skip
             add_row(table, indented_id(row) + ("" if row["change"] == "changed" else f" ({row['change']})"), *pairs)
         yield from section(_pool_title(pool), table, changed)
-        yield sentence(f"{len(rows) - len(changed)} of {len(rows)} allocations stay as they are.")
+        if len(changed) < len(rows):
+            yield sentence(f"{len(rows) - len(changed)} of {len(rows)} allocations stay as they are.")
     before, after = view["funded"]["before"], view["funded"]["after"]
     yield sentence(
         f"Of what waits for a promise, {before['workloads']} of {before['of_workloads']} workloads ({before['gpus']} GPUs) are "

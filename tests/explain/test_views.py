@@ -68,6 +68,11 @@ def test_one_workload(epoch: tuple[Entitlement, Decision], key: str, state: str,
     assert said in as_text(view)
 
 
+def test_a_claim_is_shown_where_there_may_be_one(epoch: tuple[Entitlement, Decision]) -> None:
+    shown = {key for key in ("v", "r1", "r2", "r3", "w") if "\nentitled " in as_text(workload_view(*epoch, key))}
+    assert shown == {"v", "r3", "w"}  # r1 and r2 are charged and have their place
+
+
 def test_one_allocation_with_all_below_it(epoch: tuple[Entitlement, Decision]) -> None:
     view = allocation_view(*epoch, "p")
     assert (view["name"], view["path"], view["children"]) == ("Pre-training", ["p"], ["a", "b"])
