@@ -106,14 +106,16 @@ def run(model: Model, seconds: float, gap: int = 0, seed: int = 0, values: Mappi
     """
     # Stop where the bound, once it has given way and is rounded up, lies within the gap.
     enough = max(gap, 0) + max(Fraction(0), 1 - 2 * tolerance(model))
-    # Where anything else in this process has run HiGHS with more threads, it would refuse to run with one.
+    options = {
+        "time_limit": max(0.001, seconds), "threads": 1, "random_seed": seed, "mip_allow_restart": False, "mip_rel_gap": 0.0,
+        "mip_abs_gap": float(enough / model.objective.unit), "mip_feasibility_tolerance": PRIMAL_TOLERANCE,
+    }  # fmt: skip
+    # HiGHS refuses to run with other threads than whoever ran it first in this process: no pool is found, and none left.
     highspy.Highs.resetGlobalScheduler(True)
-    model.rows.solve(
-        _Solver(
-            values or {}, time_limit=max(0.001, seconds), threads=1, random_seed=seed, mip_allow_restart=False,
-            mip_rel_gap=0.0, mip_abs_gap=float(enough / model.objective.unit), mip_feasibility_tolerance=PRIMAL_TOLERANCE,
-        )
-    )  # fmt: skip
+    try:
+        model.rows.solve(_Solver(values or {}, **options))
+    finally:
+        highspy.Highs.resetGlobalScheduler(True)
 
 
 class _QuietHighs(highspy.Highs):

@@ -173,9 +173,11 @@ def test_highs_runs_with_one_thread_whatever_ran_before() -> None:
     other = highspy.Highs()  # type: ignore[no-untyped-call]
     other.setOptionValue("output_flag", False)
     other.setOptionValue("threads", 2)
-    other.run()
+    other.addVar(0.0, 1.0)
+    assert other.run() == highspy.HighsStatus.kOk
     result = milp.solve(compile_epoch(entitle(one_job())), LIMITS)
     assert result.status is Status.OPTIMAL
+    assert other.run() == highspy.HighsStatus.kOk
 
 
 def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
