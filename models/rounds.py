@@ -6,7 +6,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from allocator.epoch.afterthoughts import misplaced, overlooked
+import numpy as np
+
+from allocator.epoch.afterthoughts import claimants, misplaced, overlooked
 from allocator.epoch.problem import EpochProblem
 from allocator.epoch.solution import EpochSolution
 from allocator.models.protocol import EngineResult, Limits
@@ -32,8 +34,8 @@ def solve_in_rounds(
     for _ in range(MOST_ROUNDS):
         if result.solution is None:
             return result
-        more = [j for j in overlooked(problem, result.solution) if j not in claims]
-        wrong = [r for r in misplaced(problem, result.solution) if r not in displaced]
+        more = [j for j in _their_like(problem, overlooked(problem, result.solution)) if j not in claims]
+        wrong = [r for r in _theirs_to_lose(problem, misplaced(problem, result.solution)) if r not in displaced]
         left = deadline - time.monotonic()
         if not (more or wrong) or left <= 0:
             return result
@@ -43,6 +45,19 @@ def solve_in_rounds(
             return replace(result, bound=_tighter(result.bound, again.bound))
         result = replace(again, bound=_tighter(result.bound, again.bound))
     return result
+
+
+def _their_like(problem: EpochProblem, offers: Sequence[int]) -> list[int]:
+    """All offers of the same leaves for which the rule can be stated: else the next answer overlooks a neighbour instead."""
+    leaves = set(problem.offers.leaf[list(offers)].tolist())
+    return [j for j in claimants(problem) if int(problem.offers.leaf[j]) in leaves] if leaves else []
+
+
+def _theirs_to_lose(problem: EpochProblem, victims: Sequence[int]) -> list[int]:
+    """All charged victims of the same pools, for the same reason."""
+    pools = set(problem.victims.pool[list(victims)].tolist())
+    charged = np.flatnonzero(problem.victims.charged).tolist()
+    return [r for r in charged if int(problem.victims.pool[r]) in pools]
 
 
 def _tighter(first: int | None, second: int | None) -> int | None:
