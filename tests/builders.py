@@ -44,6 +44,7 @@ from allocator.domain import (
 )
 from allocator.entitlement import Entitlement, Forced, entitle
 from allocator.verify.case import Case
+from allocator.verify.rules_stops import REASON_OF_FORCED
 
 NOW = 1_000_000
 """The instant of every snapshot, unless another is given."""
@@ -268,5 +269,5 @@ class _Known:
     def _reason(self, row: int) -> StopReason:
         works = self.ent.works
         if works.forced[row]:
-            return StopReason.NODE_DOWN if works.forced[row] == Forced.NODE_DOWN else StopReason.DRAIN
+            return REASON_OF_FORCED[Forced(int(works.forced[row]))]
         return StopReason.SHARE if works.licensed[row] else StopReason.EXPRESS

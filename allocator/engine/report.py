@@ -9,6 +9,7 @@ from allocator.engine.plan import Plan, forced_rows
 from allocator.entitlement import Entitlement
 from allocator.entitlement.model import Forced
 from allocator.verify.after import Placed
+from allocator.verify.rules_stops import REASON_OF_FORCED
 
 
 def decision_of(ent: Entitlement, plan: Plan, digest: str, solver: SolverReport, timing: Mapping[str, float]) -> Decision:
@@ -48,7 +49,7 @@ def _preemption(ent: Entitlement, plan: Plan, row: int) -> Preemption:
     works, now = ent.works, ent.snapshot.now
     forced = Forced(int(works.forced[row]))
     reason, beneficiaries = _cause(ent, plan, row, forced)
-    at_once = forced in (Forced.NODE_DOWN, Forced.DRAIN_DEADLINE)
+    at_once = forced in (Forced.NODE_DOWN, Forced.DRAIN_DEADLINE, Forced.ORDER_LOST)
     return Preemption(
         workload=ent.snapshot.workloads[row].id,
         reason=reason,
@@ -59,10 +60,8 @@ def _preemption(ent: Entitlement, plan: Plan, row: int) -> Preemption:
 
 
 def _cause(ent: Entitlement, plan: Plan, row: int, forced: Forced) -> tuple[StopReason, tuple[str, ...]]:
-    if forced is Forced.NODE_DOWN:
-        return StopReason.NODE_DOWN, ()
     if forced is not Forced.NONE:
-        return StopReason.DRAIN, ()
+        return REASON_OF_FORCED[forced], ()
     express = bool(ent.works.charged[row]) and not bool(ent.works.licensed[row])
     served = _beneficiaries(ent, plan, row, express)
     return (StopReason.EXPRESS if express else StopReason.SHARE), served
@@ -85,7 +84,8 @@ def _beneficiaries(ent: Entitlement, plan: Plan, row: int, express: bool) -> tup
 
 
 def _breaks(ent: Entitlement, row: int) -> bool:
-    return bool(ent.works.protected[row])
+    """An ordered start that is planned anew had not begun: no promise is broken."""
+    return bool(ent.works.protected[row] and ent.works.forced[row] != Forced.ORDER_LOST)
 
 
 def _broken(ent: Entitlement, row: int) -> BrokenContract:

@@ -15,11 +15,12 @@ from allocator.entitlement.demand import Demand, add_up, installed_gpus, schedul
 from allocator.entitlement.entitled import Claims, large_gangs, mark_entitled
 from allocator.entitlement.funding import Funds, read_funds
 from allocator.entitlement.model import Entitlement, Forced, Market, WorkTable
+from allocator.entitlement.patience import waits_for_leavers
 from allocator.entitlement.places import Places, find_places, stray_allocations, warnings_of
 from allocator.entitlement.tree import BudgetTree, build_tree
 from allocator.entitlement.usage import window_usage
 from allocator.entitlement.waterfill import MILLI, FillResult, fill
-from allocator.topology import BoolArray, IntArray, build_layout
+from allocator.topology import BoolArray, IntArray, Layout, build_layout
 
 
 def entitle(snapshot: Snapshot) -> Entitlement:
@@ -40,7 +41,7 @@ def entitle(snapshot: Snapshot) -> Entitlement:
         layout=layout,
         tree=tree,
         market=market,
-        works=_table(snapshot, tree, contract, places, claimants, market),
+        works=_table(snapshot, layout, tree, contract, places, claimants, market),
         express_room=claimants.lane_room,
         warnings=tuple(warnings_of(tree, layout, places.leaf, alarm)),
     )
@@ -92,7 +93,7 @@ def _fill(
 
 
 def _table(
-    snapshot: Snapshot, tree: BudgetTree, contract: Contract, places: Places, claimants: Claimants, market: Market
+    snapshot: Snapshot, layout: Layout, tree: BudgetTree, contract: Contract, places: Places, claimants: Claimants, market: Market
 ) -> WorkTable:
     """What is known of each workload."""
     works, policy, now = snapshot.workloads, snapshot.policy, snapshot.now
@@ -102,6 +103,8 @@ def _table(
     claims = _claims(policy, contract, places, claimants, market)
     entitled, since = mark_entitled(works, contract, claims, tree, policy, now)
     lost, lost_cost = lost_costs(works, contract, policy, now)
+    first = claimants.express | entitled
+    patient = waits_for_leavers(snapshot, layout, contract, claimants.placeable, claimants.promise, first)
     ranked = np.ones(len(works), dtype=bool)
     ranked[list(claimants.impossible)] = False
     used = (market.usage + market.uncharged_usage).sum(axis=1)
@@ -116,10 +119,13 @@ def _table(
         protected=contract.protected,
         protected_until=contract.protected_until,
         fresh=contract.fresh,
+        terminating=contract.terminating,
+        ordered=contract.ordered,
         held_before=contract.held_before,
         held_pool=contract.held_pool,
         forced=contract.forced,
-        candidate=claimants.placeable & (waits | (contract.forced != Forced.NONE)),
+        candidate=claimants.placeable & ((waits & ~patient) | (contract.forced != Forced.NONE)),
+        patient=patient & waits,
         promotable=stays & ~contract.charged & (contract.min_runtime > 0) & ~places.orphan,
         stoppable=stoppable,
         licensed=stoppable & _licensed(policy, contract, places, market),

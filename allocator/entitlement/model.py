@@ -26,6 +26,8 @@ class Forced(IntEnum):
     NODE_DOWN = 1
     DRAIN_DEADLINE = 2
     DRAIN = 3
+    ORDER_LOST = 4
+    """An ordered start whose place a victim has not left in time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,12 +74,17 @@ class WorkTable:
         when (0: none).
     fresh
         True for runs that start at now or later: they still counted as waiting just before now.
+    terminating, ordered
+        Stopped by an earlier decision and still there; started by an earlier decision and not begun. A node holds the rest
+        with either of the two, not with both.
     held_before, held_pool
         True where it held GPUs just before now, and in which pool (-1).
     forced
         A `Forced` code for running work that must stop.
     candidate
         May start in this decision: waits, can be placed on a healthy cluster, is not cooling down; or is forced to stop.
+    patient
+        Waits for victims of earlier decisions to leave, whose place it fits: no candidate.
     promotable
         Runs uncharged with min_runtime > 0 and stays.
     stoppable
@@ -105,10 +112,13 @@ class WorkTable:
     protected: BoolArray
     protected_until: IntArray
     fresh: BoolArray
+    terminating: BoolArray
+    ordered: BoolArray
     held_before: BoolArray
     held_pool: IntArray
     forced: IntArray
     candidate: BoolArray
+    patient: BoolArray
     promotable: BoolArray
     stoppable: BoolArray
     licensed: BoolArray

@@ -18,7 +18,7 @@ class Case(NamedTuple):
     """All that an explanation depends on: workloads with the same case share it.
 
     `request` numbers what is asked of the nodes. The rest are entries of the work table; `cooling`: stopped at this
-    instant, no candidate before the next; `counted`: waited just before now, so that `funded` means something; `strict`:
+    instant, no candidate before the next; `patient`: waits for victims that are leaving; `counted`: waited just before now, so that `funded` means something; `strict`:
     waits rather than run unfunded.
     """
 
@@ -31,6 +31,7 @@ class Case(NamedTuple):
     counted: bool
     entitled: bool
     cooling: bool
+    patient: bool
     strict: bool
 
 
@@ -165,6 +166,8 @@ class Reasons:
 
     def _contested(self, case: Case, work: Workload, place: Prospect) -> tuple[Reason, str]:
         """A place exists if others give way: is there a claim to it, and is it worth it?"""
+        if case.patient:
+            return Reason.NO_CAPACITY, f"{_needs(work)} fits where victims of earlier decisions are leaving; it waits for them"
         if place.fits_free:
             return self._fits_already(case)
         short = self._short(work, place)

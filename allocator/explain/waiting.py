@@ -54,13 +54,13 @@ def _answers(ent: Entitlement, after: After, reasons: Reasons) -> Iterator[tuple
         yield row, work, known[case]
 
 
-def _facts(ent: Entitlement, rows: np.typing.NDArray[np.int64]) -> Iterator[tuple[int, int, int, bool, bool, bool, bool, bool]]:
-    """Leaf, home, promise, express, funded, counted, entitled and cooling of these rows."""
+def _facts(ent: Entitlement, rows: np.typing.NDArray[np.int64]) -> Iterator[tuple[int, int, int, bool, bool, bool, bool, bool, bool]]:
+    """Leaf, home, promise, express, funded, counted, entitled, cooling and patient of these rows."""
     works, now = ent.works, ent.snapshot.now
     stopped = np.fromiter((work.stopped is not None and work.stopped.at == now for work in ent.snapshot.workloads), np.bool_)
     columns = (
         works.leaf, works.home, works.promise, works.express, works.funded, ~works.held_before, works.entitled,
-        stopped & ~works.candidate,
+        stopped & ~works.candidate, works.patient,
     )  # fmt: skip
     return zip(*(column[rows].tolist() for column in columns), strict=True)
 

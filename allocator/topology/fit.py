@@ -40,7 +40,7 @@ def suitable(layout: Layout, work: Workload) -> BoolArray:
 
 def eligible(layout: Layout, work: Workload, until: int | None = None) -> BoolArray:
     """Suitable nodes on which work may start now; with `until`, only those that do not drain before that instant."""
-    mask = suitable(layout, work) & layout.accepting
+    mask = suitable(layout, work) & layout.accepting & ~layout.overdue
     if until is not None:
         mask &= layout.deadline >= until
     return mask

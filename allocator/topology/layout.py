@@ -48,6 +48,8 @@ class Layout:
         True where a drain deadline has passed: promises end here. Shape (num_nodes,).
     deadline
         Drain deadline in seconds, NEVER where there is none. Shape (num_nodes,).
+    overdue
+        True where a victim that should have left is still there: nothing new is placed. Shape (num_nodes,).
     labels
         (key, value) -> True where the node carries that label, shape (num_nodes,).
     """
@@ -65,4 +67,5 @@ class Layout:
     leaving: BoolArray
     expired: BoolArray
     deadline: IntArray
+    overdue: BoolArray
     labels: Mapping[tuple[str, str], BoolArray]

@@ -21,7 +21,7 @@ def protection(case: Case) -> Iterator[Violation]:
     """Ensures that protected work is neither stopped nor moved, that promises are recorded in full, and that the promises
     which dead nodes and passed deadlines break are reported."""
     works = case.ent.works
-    breaks = np.isin(works.forced, list(_CAUSES))
+    breaks = works.forced != Forced.NONE
     for row in np.flatnonzero(case.after.stopped & works.protected & ~breaks).tolist():
         yield Violation("protection", case.id(row), f"is stopped, but protected until {works.protected_until[row]}")
     for row, start in case.rows.starts.items():
@@ -142,12 +142,19 @@ def reservation(case: Case) -> Iterator[Violation]:
 
 
 def commitment(case: Case) -> Iterator[Violation]:
-    """Ensures that what was ordered before is honoured: victims leave undisturbed, and work stopped at this instant waits."""
+    """Ensures that what was ordered before is honoured: victims leave undisturbed, whoever fits their place waits for it
+    rather than for new victims, nothing is placed beside a victim that is overdue, and work stopped at this instant waits."""
     works, after = case.ent.works, case.after
     for row in np.flatnonzero(after.stopped | after.promoted).tolist():
         run = case.work(row).run
         if run is not None and run.terminating_until is not None:
             yield Violation("commitment", case.id(row), "is leaving already; it can be neither stopped again nor promoted")
+    for row in np.flatnonzero(after.started & works.patient).tolist():
+        yield Violation("commitment", case.id(row), "is started, but is to wait for victims that are leaving and whose place it fits")
+    for row, placement in case.rows.placements.items():
+        late = [case.node(node) for node in placement if case.ent.layout.overdue[node]]
+        if late:
+            yield Violation("commitment", case.id(row), f"is placed on {late[0]}, where a victim is overdue")
     for row in np.flatnonzero(after.started & works.held_before & ~works.running).tolist():
         yield Violation("commitment", case.id(row), "is started at the instant at which it was stopped")
     for row in np.flatnonzero(after.started & after.voluntary).tolist():
