@@ -97,6 +97,7 @@ class Contract:
     protected_before: BoolArray
     express_before: BoolArray
     placements: Placements
+    now: int
 
 
 def read_contract(snapshot: Snapshot, layout: Layout) -> Contract:
@@ -140,6 +141,7 @@ def read_contract(snapshot: Snapshot, layout: Layout) -> Contract:
         protected_before=ran_before & protected & ~runs.new_promise & (forced == Forced.NONE),
         express_before=np.where(ran_before, runs.express & (forced == Forced.NONE), stops.express),
         placements=placements,
+        now=now,
     )
 
 

@@ -38,9 +38,9 @@ def waits_for_leavers(
 
 
 def _room(snapshot: Snapshot, layout: Layout, contract: Contract) -> tuple[IntArray, IntArray]:
-    """What was free on each node just before `now`, and what will be once those who are leaving have left, shape (3, num_nodes).
+    """What was free on each node just before `now`, and what will be once those who are leaving have left.
 
-    A victim that is overdue leaves nobody knows when.
+    Shape (3, num_nodes) each. A victim that is overdue leaves nobody knows when.
     """
     stays, leaves, comes = (np.zeros_like(layout.capacity) for _ in range(3))
     for row, work in enumerate(snapshot.workloads):

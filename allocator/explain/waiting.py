@@ -10,7 +10,7 @@ from allocator.domain import Decision, Preemption, Reason, Unfunded, WaitingRow,
 from allocator.entitlement.model import Entitlement
 from allocator.explain.after import After
 from allocator.explain.reasons import Answer, Case, Reasons
-from allocator.explain.words import listed
+from allocator.explain.words import clock, counted, listed
 
 
 def waiting_rows(ent: Entitlement, decision: Decision, after: After) -> tuple[WaitingRow, ...]:
@@ -26,7 +26,7 @@ def waiting_rows(ent: Entitlement, decision: Decision, after: After) -> tuple[Wa
                 reason=answer.reason,
                 not_before=answer.not_before,
                 never=answer.never,
-                detail=answer.detail if stop is None else f"{_stopped(stop)}; {answer.detail}",
+                detail=_detail(ent, row, stop, answer),
                 blockers=answer.blockers,
                 entitled_since=int(ent.works.entitled_since[row]) or None,
             )
@@ -54,13 +54,18 @@ def _answers(ent: Entitlement, after: After, reasons: Reasons) -> Iterator[tuple
         yield row, work, known[case]
 
 
-def _facts(ent: Entitlement, rows: np.typing.NDArray[np.int64]) -> Iterator[tuple[int, int, int, bool, bool, bool, bool, bool, bool]]:
-    """Leaf, home, promise, express, funded, counted, entitled, cooling and patient of these rows."""
+def _facts(ent: Entitlement, rows: np.typing.NDArray[np.int64]) -> Iterator[
+    tuple[int, int, int, bool, bool, bool, bool, bool, bool, int]
+]:
+    """Leaf, home, promise, express, funded, counted, entitled, cooling, patient and reservation of these rows."""
     works, now = ent.works, ent.snapshot.now
+    reservation = np.full(len(works.leaf), -1, dtype=np.int64)
+    for index, one in enumerate(ent.reserved):
+        reservation[one.row] = index
     stopped = np.fromiter((work.stopped is not None and work.stopped.at == now for work in ent.snapshot.workloads), np.bool_)
     columns = (
         works.leaf, works.home, works.promise, works.express, works.funded, ~works.held_before, works.entitled,
-        stopped & ~works.candidate, works.patient,
+        stopped & ~works.candidate, works.patient, reservation,
     )  # fmt: skip
     return zip(*(column[rows].tolist() for column in columns), strict=True)
 
@@ -76,6 +81,20 @@ def _request(work: Workload) -> Hashable:
 
 def _rejected(workload: str, reason: str, detail: str) -> WaitingRow:
     return WaitingRow(workload=workload, reason=Reason(reason), not_before=None, never=True, detail=detail)
+
+
+def _detail(ent: Entitlement, row: int, stop: Preemption | None, answer: Answer) -> str:
+    """The reason in words, after what this decision did to it, and before what is kept for it."""
+    parts = [] if stop is None else [_stopped(stop)]
+    parts.append(answer.detail)
+    one = next((one for one in ent.reserved if one.row == row), None)
+    if one is not None:
+        where = "/".join(one.domain) or ent.layout.pools[one.pool]
+        span = f"from {clock(one.start)} on, by {clock(one.bound)} at the latest"
+        parts.append(f"{counted(one.nodes, 'node')} of {where} are kept for it {span}")
+        if one.remade:
+            parts.append(f"its reservation was made anew: {one.remade}")
+    return "; ".join(parts)
 
 
 def _stopped(stop: Preemption) -> str:

@@ -34,6 +34,7 @@ def build_layout(snapshot: Snapshot) -> Layout:
         leaving=~down & (drain | expired),
         expired=expired,
         deadline=deadline,
+        promise_by=deadline,
         overdue=_bools(node.name in overdue for node in nodes),
         labels=_label_masks(nodes),
     )

@@ -18,6 +18,7 @@ REASON_OF_FORCED = {
     Forced.DRAIN_DEADLINE: StopReason.DRAIN,
     Forced.DRAIN: StopReason.DRAIN,
     Forced.ORDER_LOST: StopReason.RELOCATE,
+    Forced.RESERVED: StopReason.RESERVATION,
 }
 """How a stop that is no choice is called."""
 
@@ -94,8 +95,10 @@ def _forced_stop(case: Case, row: int) -> Iterator[Violation]:
     reason = REASON_OF_FORCED[Forced(int(case.ent.works.forced[row]))]
     if stop.reason is not reason:
         yield Violation("beneficiary", case.id(row), f"is stopped with reason {stop.reason}, not {reason}")
-    if stop.beneficiaries:
-        yield Violation("beneficiary", case.id(row), f"must stop in any case, not for {', '.join(stop.beneficiaries)}")
+    gangs = tuple(case.id(one.row) for one in case.ent.reserved if row in one.victims)
+    if stop.beneficiaries != gangs:
+        detail = f"must stop in any case{' for ' if gangs else ''}{', '.join(gangs)}, not for {', '.join(stop.beneficiaries)}"
+        yield Violation("beneficiary", case.id(row), detail)
 
 
 def _beside_charged(case: Case, firm: BoolArray) -> IntArray:

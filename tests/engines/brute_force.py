@@ -7,7 +7,7 @@ which of them the rules allow. Uses neither the compiled problem nor any engine.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations_with_replacement
 
 import numpy as np
@@ -103,6 +103,9 @@ def _take(free: list[list[int]], choice: _Choice, sign: int) -> None:
 
 def _choices(ent: Entitlement, row: int) -> Iterator[_Choice]:
     works = ent.works
+    if works.due[row]:
+        yield _due(ent, row)
+        return
     waits = _waits(ent, row)
     if works.running[row] and not works.forced[row]:
         yield from _running_choices(ent, row)
@@ -114,6 +117,12 @@ def _choices(ent: Entitlement, row: int) -> Iterator[_Choice]:
             for nodes in _placements(ent, row, pool):
                 for charged, express in _modes(ent, row):
                     yield _start(ent, row, pool, nodes, charged, express, lost)
+
+
+def _due(ent: Entitlement, row: int) -> _Choice:
+    """A gang whose reservation has come starts where its reservation says; every plan has it."""
+    placement = next(dict(one.placement) for one in ent.reserved if one.row == row)
+    return replace(_start(ent, row, int(ent.works.prepaid[row]), placement, True, False, 0), placed=None)
 
 
 def _waits(ent: Entitlement, row: int) -> int:
