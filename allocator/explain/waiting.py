@@ -7,6 +7,8 @@ from collections.abc import Hashable, Iterator
 import numpy as np
 
 from allocator.domain import Decision, Preemption, Reason, Unfunded, WaitingRow, Workload
+from allocator.entitlement.entitled import large_gangs
+from allocator.entitlement.forecast import forecast
 from allocator.entitlement.model import Entitlement
 from allocator.explain.after import After
 from allocator.explain.reasons import Answer, Case, Reasons
@@ -18,6 +20,7 @@ def waiting_rows(ent: Entitlement, decision: Decision, after: After) -> tuple[Wa
     stops = {stop.workload: stop for stop in decision.preemptions}
     rows = [_rejected(item.workload, item.reason, item.detail) for item in ent.snapshot.rejected]
     reasons = Reasons(ent, decision, after)
+    eta = forecast(ent, _not_yet_entitled(ent, after))
     for row, work, answer in _answers(ent, after, reasons):
         stop = stops.get(work.id)
         rows.append(
@@ -28,11 +31,20 @@ def waiting_rows(ent: Entitlement, decision: Decision, after: After) -> tuple[Wa
                 never=answer.never,
                 detail=_detail(ent, row, stop, answer),
                 blockers=answer.blockers,
+                eta=eta.get(row),
                 entitled_since=int(ent.works.entitled_since[row]) or None,
             )
         )
     rows.sort(key=lambda row: row.workload)
     return tuple(rows)
+
+
+def _not_yet_entitled(ent: Entitlement, after: After) -> list[int]:
+    """Large gangs that wait, count in the demand and are not entitled."""
+    works = ent.works
+    large = large_gangs(works.gpus, works.home, ent.market.installed, ent.snapshot.policy)
+    rows: list[int] = np.flatnonzero(large & works.funded & ~works.entitled & ~after.running & (works.leaf >= 0)).tolist()
+    return rows
 
 
 def _answers(ent: Entitlement, after: After, reasons: Reasons) -> Iterator[tuple[int, Workload, Answer]]:
