@@ -106,6 +106,7 @@ class _State:
         run = work.run
         if run is None or self._restarted(work, run):
             return
+        begun = run.start_time is None or run.start_time <= self.now
         stopped = LastStop(
             at=self.now,
             pool=_pool_of(run, self.pools),
@@ -113,8 +114,9 @@ class _State:
             charged=run.charged,
             placement=dict(run.placement),
             express=run.express and row.reason not in (StopReason.DRAIN, StopReason.NODE_DOWN),
+            begun=begun,
         )
-        self._end(replace(work, preempted=work.preempted + 1, stopped=stopped), self.now)
+        self._end(replace(work, preempted=work.preempted + begun, stopped=stopped), self.now)
 
     def start(self, row: Start) -> None:
         """Begin a run at the instant of the decision, unless it has begun."""

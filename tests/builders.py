@@ -23,6 +23,7 @@ from allocator.domain import (
     Cluster,
     Decision,
     ExpressLane,
+    Lapse,
     LastStop,
     Node,
     NodeState,
@@ -43,7 +44,9 @@ from allocator.domain import (
     Workload,
 )
 from allocator.entitlement import Entitlement, Forced, entitle
+from allocator.entitlement.reserve import as_row
 from allocator.verify.case import Case
+from allocator.verify.rules_stops import REASON_OF_FORCED
 
 NOW = 1_000_000
 """The instant of every snapshot, unless another is given."""
@@ -194,8 +197,9 @@ def decision(
     stops: Sequence[StopDraft] = (),
     promotions: Sequence[str | Promotion] = (),
     *,
-    renewals: Sequence[Renewal] = (),
-    reservations: Sequence[Reservation] = (),
+    renewals: Sequence[Renewal] | None = None,
+    reservations: Sequence[Reservation] | None = None,
+    lapsing: Sequence[Lapse] | None = None,
     **fields: Any,
 ) -> Decision:
     """A decision in which everything that it claims is as it must be, but for what is given."""
@@ -209,8 +213,9 @@ def decision(
         starts=tuple(known.start(draft) for draft in starts),
         preemptions=tuple(known.stop(draft) for draft in stops),
         promotions=tuple(known.promotion(row) if isinstance(row, str) else row for row in promotions),
-        renewals=tuple(renewals),
-        reservations=tuple(reservations),
+        renewals=tuple(known.renewals() if renewals is None else renewals),
+        reservations=tuple(known.reservations(starts) if reservations is None else reservations),
+        lapsing=tuple(known.ent.lapsing if lapsing is None else lapsing),
         contract_broken=tuple(known.broken()),
     )
     return replace(with_score(snap, answer, known.ent), **fields)
@@ -253,6 +258,19 @@ class _Known:
     def promotion(self, workload: str) -> Promotion:
         return Promotion(workload=workload, protected_until=self._until(self.row(workload)))
 
+    def renewals(self) -> list[Renewal]:
+        works = self.ent.works
+        return [
+            Renewal(workload=work.id, protected_until=int(works.protected_until[row]))
+            for row, work in enumerate(self.ent.snapshot.workloads)
+            if works.renewed[row]
+        ]
+
+    def reservations(self, starts: Sequence[Draft]) -> list[Reservation]:
+        works, started = self.ent.snapshot.workloads, {draft.workload for draft in starts}
+        waiting = sorted((one for one in self.ent.reserved if works[one.row].id not in started), key=lambda one: one.row)
+        return [as_row(one, works, self.ent.layout.pools) for one in waiting]
+
     def broken(self) -> list[BrokenContract]:
         works = self.ent.works
         causes = {Forced.NODE_DOWN: "node_down", Forced.DRAIN_DEADLINE: "drain_deadline"}
@@ -268,5 +286,5 @@ class _Known:
     def _reason(self, row: int) -> StopReason:
         works = self.ent.works
         if works.forced[row]:
-            return StopReason.NODE_DOWN if works.forced[row] == Forced.NODE_DOWN else StopReason.DRAIN
+            return REASON_OF_FORCED[Forced(int(works.forced[row]))]
         return StopReason.SHARE if works.licensed[row] else StopReason.EXPRESS

@@ -34,7 +34,8 @@ class TopologyWish:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastStop:
     """The last stop by a decision. `placement` is known when this product's own `apply` wrote it; so is `express`: a run of
-    the express lane that was stopped by choice."""
+    the express lane that was stopped by choice. `begun` is False for what was ordered for later and had not begun: such a
+    stop costs nothing and counts for nothing."""
 
     at: int
     pool: str
@@ -42,6 +43,7 @@ class LastStop:
     charged: bool
     placement: Mapping[str, int] | None = None
     express: bool = False
+    begun: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,7 +52,7 @@ def _promote(ent: Entitlement, plan: Plan) -> Plan:
     waiting = [int(row) for row in np.flatnonzero(works.promotable) if row not in plan.stops and row not in promotions]
     for row in sorted(waiting, key=lambda row: (ent.snapshot.workloads[row].submit_time, row)):
         nodes = list(room.placement[row])
-        in_time = np.all(ent.layout.deadline[nodes] >= now + works.promise[row])
+        in_time = np.all(ent.layout.promise_by[nodes] >= now + works.promise[row])
         if in_time and room.funded(row, int(works.run_pool[row])):
             room.promote(row)
             promotions.add(row)

@@ -15,7 +15,8 @@ from allocator.verify.after import AfterState, Placed, build_after
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`starts` by workload row; `stops` by choice and `promotions` as workload rows. Forced stops are in every plan."""
+    """`starts` by workload row; `stops` by choice and `promotions` as workload rows. Forced stops, and starts of gangs
+    whose reservation is due, are in every plan."""
 
     starts: Mapping[int, Placed]
     stops: frozenset[int]
@@ -41,6 +42,11 @@ def plan_of(problem: EpochProblem, solution: EpochSolution) -> Plan:
     )
 
 
+def due_starts(ent: Entitlement) -> dict[int, Placed]:
+    """Gangs whose reservation is due, where they start."""
+    return {one.row: Placed(dict(sorted(one.placement.items())), charged=True) for one in ent.reserved if one.due}
+
+
 def after_plan(ent: Entitlement, plan: Plan) -> AfterState:
     """The state once the plan is carried out."""
-    return build_after(ent, plan.stops | forced_rows(ent), plan.starts, plan.promotions)
+    return build_after(ent, plan.stops | forced_rows(ent), {**plan.starts, **due_starts(ent)}, plan.promotions)

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
-from allocator.domain import BrokenContract, Decision, Preemption, Promotion, SolverReport, Start, StopReason
-from allocator.engine.plan import Plan, forced_rows
+import numpy as np
+
+from allocator.domain import (
+    BrokenContract,
+    Decision,
+    Preemption,
+    Promotion,
+    Renewal,
+    Reservation,
+    SolverReport,
+    Start,
+    StopReason,
+)
+from allocator.engine.plan import Plan, due_starts, forced_rows
 from allocator.entitlement import Entitlement
 from allocator.entitlement.model import Forced
+from allocator.entitlement.reserve import as_row
 from allocator.verify.after import Placed
+from allocator.verify.rules_stops import REASON_OF_FORCED
 
 
 def decision_of(ent: Entitlement, plan: Plan, digest: str, solver: SolverReport, timing: Mapping[str, float]) -> Decision:
@@ -18,15 +32,27 @@ def decision_of(ent: Entitlement, plan: Plan, digest: str, solver: SolverReport,
         now=ent.snapshot.now,
         snapshot=digest,
         solver=solver,
-        starts=tuple(_start(ent, row, placed) for row, placed in sorted(plan.starts.items())),
+        starts=tuple(_start(ent, row, placed) for row, placed in sorted({**plan.starts, **due_starts(ent)}.items())),
         preemptions=tuple(_preemption(ent, plan, row) for row in sorted({*forced, *plan.stops})),
         promotions=tuple(
             Promotion(workload=ent.snapshot.workloads[row].id, protected_until=_promise_end(ent, row))
             for row in sorted(plan.promotions)
         ),
+        renewals=tuple(
+            Renewal(workload=ent.snapshot.workloads[row].id, protected_until=int(ent.works.protected_until[row]))
+            for row in np.flatnonzero(ent.works.renewed).tolist()
+        ),
+        reservations=reservation_rows(ent, plan.starts.keys()),
+        lapsing=ent.lapsing,
         contract_broken=tuple(_broken(ent, row) for row in forced if _breaks(ent, row)),
         timing=timing,
     )
+
+
+def reservation_rows(ent: Entitlement, started: Collection[int]) -> tuple[Reservation, ...]:
+    """The reservations of gangs that do not start, in the order of their ids."""
+    waiting = sorted((one for one in ent.reserved if not one.due and one.row not in started), key=lambda one: one.row)
+    return tuple(as_row(one, ent.snapshot.workloads, ent.layout.pools) for one in waiting)
 
 
 def _promise_end(ent: Entitlement, row: int) -> int:
@@ -48,7 +74,7 @@ def _preemption(ent: Entitlement, plan: Plan, row: int) -> Preemption:
     works, now = ent.works, ent.snapshot.now
     forced = Forced(int(works.forced[row]))
     reason, beneficiaries = _cause(ent, plan, row, forced)
-    at_once = forced in (Forced.NODE_DOWN, Forced.DRAIN_DEADLINE)
+    at_once = forced in (Forced.NODE_DOWN, Forced.DRAIN_DEADLINE, Forced.ORDER_LOST)
     return Preemption(
         workload=ent.snapshot.workloads[row].id,
         reason=reason,
@@ -59,10 +85,9 @@ def _preemption(ent: Entitlement, plan: Plan, row: int) -> Preemption:
 
 
 def _cause(ent: Entitlement, plan: Plan, row: int, forced: Forced) -> tuple[StopReason, tuple[str, ...]]:
-    if forced is Forced.NODE_DOWN:
-        return StopReason.NODE_DOWN, ()
     if forced is not Forced.NONE:
-        return StopReason.DRAIN, ()
+        gangs = (one for one in ent.reserved if row in one.victims)
+        return REASON_OF_FORCED[forced], tuple(ent.snapshot.workloads[one.row].id for one in gangs)
     express = bool(ent.works.charged[row]) and not bool(ent.works.licensed[row])
     served = _beneficiaries(ent, plan, row, express)
     return (StopReason.EXPRESS if express else StopReason.SHARE), served
@@ -85,7 +110,8 @@ def _beneficiaries(ent: Entitlement, plan: Plan, row: int, express: bool) -> tup
 
 
 def _breaks(ent: Entitlement, row: int) -> bool:
-    return bool(ent.works.protected[row])
+    """An ordered start that is planned anew had not begun: no promise is broken."""
+    return bool(ent.works.protected[row] and ent.works.forced[row] != Forced.ORDER_LOST)
 
 
 def _broken(ent: Entitlement, row: int) -> BrokenContract:

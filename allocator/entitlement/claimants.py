@@ -53,7 +53,7 @@ def read_claimants(
     fits_promise = np.array([verdict.fits_promise for verdict in health], dtype=bool)
     room = lane_room(contract, installed, policy)
     express = lane_candidates(works, contract, queue, places.home, fits_promise, room, policy)
-    walk = queue[(fits_promise & ~express)[queue]]
+    walk = _latched_first(snapshot, queue[(fits_promise & ~express)[queue]])
     funded = fund_in_order(tree, funds.available_before, walk, places, contract.gpus * promise)
     return Claimants(
         promise=promises(works, contract, places, tree, funds.available, policy),
@@ -63,6 +63,13 @@ def read_claimants(
         funded=express | _mask(funded, len(works)),
         lane_room=room,
     )
+
+
+def _latched_first(snapshot: Snapshot, queue: IntArray) -> IntArray:
+    """The queue with the gangs in front that latched before now: a reservation holds their funds."""
+    marks = (snapshot.workloads[row].entitled_since for row in queue.tolist())
+    later = np.array([mark is None or mark >= snapshot.now for mark in marks], dtype=bool)
+    return queue[np.argsort(later, kind="stable")]
 
 
 def _impossible(snapshot: Snapshot, places: Places, health: list[Health]) -> dict[int, tuple[str, str]]:

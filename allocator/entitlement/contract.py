@@ -14,7 +14,7 @@ import numpy as np
 
 from allocator.domain import Policy, Run, Snapshot, Workload
 from allocator.entitlement.model import Forced
-from allocator.topology import BoolArray, IntArray, Layout
+from allocator.topology import BoolArray, IntArray, Layout, shape_of
 
 LAST_TRY_STOPS = 3
 """After so many stops, work that cannot resume is promised its whole run."""
@@ -56,8 +56,8 @@ class Contract:
         Work that cannot resume and was stopped so often, by decisions before `now`, that it is to run to its end.
     start
         When the run started, `now` where that is not known; 0 for waiting work.
-    terminating
-        Stopped by an earlier decision, and still there.
+    terminating, ordered
+        Stopped by an earlier decision, and still there; started by an earlier decision for later, and not begun.
     new_promise
         Charged, and the promise was made at `now`.
     stopped_now
@@ -84,6 +84,7 @@ class Contract:
     protected: BoolArray
     protected_until: IntArray
     terminating: BoolArray
+    ordered: BoolArray
     fresh: BoolArray
     new_promise: BoolArray
     forced: IntArray
@@ -96,6 +97,7 @@ class Contract:
     protected_before: BoolArray
     express_before: BoolArray
     placements: Placements
+    now: int
 
 
 def read_contract(snapshot: Snapshot, layout: Layout) -> Contract:
@@ -104,7 +106,9 @@ def read_contract(snapshot: Snapshot, layout: Layout) -> Contract:
     runs = _read_runs(works, layout, snapshot.policy, now)
     placements = read_placements(works, layout, now)
     protected = runs.charged & (now < runs.until)
+    ordered = runs.running & ~runs.terminating & (runs.start > now)
     forced = np.where(runs.terminating, Forced.NONE, _forced_stops(placements, layout, protected))
+    forced[_lost_orders(works, layout, runs.terminating, ordered & (forced == Forced.NONE))] = Forced.ORDER_LOST
     stops = _read_stops(works, layout, now)
     gpus = _ints([work.gpus for work in works])
     ran_before = runs.running & ~runs.fresh
@@ -124,6 +128,7 @@ def read_contract(snapshot: Snapshot, layout: Layout) -> Contract:
         protected=protected,
         protected_until=runs.until,
         terminating=runs.terminating,
+        ordered=ordered,
         fresh=runs.fresh,
         new_promise=runs.new_promise,
         forced=forced,
@@ -136,6 +141,7 @@ def read_contract(snapshot: Snapshot, layout: Layout) -> Contract:
         protected_before=ran_before & protected & ~runs.new_promise & (forced == Forced.NONE),
         express_before=np.where(ran_before, runs.express & (forced == Forced.NONE), stops.express),
         placements=placements,
+        now=now,
     )
 
 
@@ -238,7 +244,7 @@ def _read_stops(works: Sequence[Workload], layout: Layout, now: int) -> _Stops:
     stops = _Stops(no, no.copy(), no.copy(), pool, gpus)
     for row, work in enumerate(works):
         stop = work.stopped
-        if stop is None or stop.at != now or stop.pool not in layout.pools:
+        if stop is None or stop.at != now or not stop.begun or stop.pool not in layout.pools:
             continue
         stops.stopped[row] = True
         stops.charged[row] = stop.charged
@@ -257,7 +263,7 @@ def read_placements(works: Sequence[Workload], layout: Layout, now: int) -> Plac
         if run is not None:
             before = not _is_fresh(run, now)
             entries += [(row, index[name], n * work.gpus_per_task, before, True) for name, n in run.placement.items()]
-        if stop is not None and stop.at == now and stop.placement is not None:
+        if stop is not None and stop.at == now and stop.begun and stop.placement is not None:
             known = [(index[name], n) for name, n in stop.placement.items() if name in index]
             entries += [(row, node, n * work.gpus_per_task, True, False) for node, n in known]
     table = np.array(entries, dtype=np.int64).reshape(len(entries), 5)
@@ -274,6 +280,21 @@ def _forced_stops(placements: Placements, layout: Layout, protected: BoolArray) 
     forced[row[layout.expired[node]]] = Forced.DRAIN_DEADLINE
     forced[row[layout.down[node]]] = Forced.NODE_DOWN
     return forced
+
+
+def _lost_orders(works: Sequence[Workload], layout: Layout, terminating: BoolArray, ordered: BoolArray) -> list[int]:
+    """Ordered starts that relied on the place of a victim which has not left in time: they do not fit beside it."""
+    if not (layout.overdue.any() and ordered.any()):
+        return []
+    used, late = np.zeros_like(layout.capacity), np.zeros_like(layout.capacity)
+    for row, work in enumerate(works):
+        if work.run is not None:
+            to = late if terminating[row] else used
+            for name, tasks in work.run.placement.items():
+                to[:, layout.index[name]] += np.array(shape_of(work)) * tasks
+    short = layout.overdue & (used + late > layout.capacity).any(axis=0)
+    runs = ((row, works[row].run) for row in np.flatnonzero(ordered).tolist())
+    return [row for row, run in runs if run is not None and any(short[layout.index[name]] for name in run.placement)]
 
 
 def _ints(values: list[int]) -> IntArray:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
 from allocator.domain import Policy, Snapshot
+from allocator.entitlement.arrange import Arrangement, arrange
 from allocator.entitlement.claimants import Claimants, read_claimants
 from allocator.entitlement.contract import Contract, read_contract
 from allocator.entitlement.costs import lost_costs, order_costs
 from allocator.entitlement.curve import build_curves
 from allocator.entitlement.demand import Demand, add_up, installed_gpus, schedulable_gpus
 from allocator.entitlement.entitled import Claims, large_gangs, mark_entitled
-from allocator.entitlement.funding import Funds, read_funds
+from allocator.entitlement.facts import Facts
+from allocator.entitlement.funding import Funds, promises, read_funds
 from allocator.entitlement.model import Entitlement, Forced, Market, WorkTable
+from allocator.entitlement.patience import waits_for_leavers
 from allocator.entitlement.places import Places, find_places, stray_allocations, warnings_of
 from allocator.entitlement.tree import BudgetTree, build_tree
 from allocator.entitlement.usage import window_usage
 from allocator.entitlement.waterfill import MILLI, FillResult, fill
-from allocator.topology import BoolArray, IntArray, build_layout
+from allocator.topology import BoolArray, IntArray, Layout, build_layout
 
 
 def entitle(snapshot: Snapshot) -> Entitlement:
@@ -35,15 +39,47 @@ def entitle(snapshot: Snapshot) -> Entitlement:
     claimants = read_claimants(snapshot, layout, tree, contract, places, installed, funds)
     demand = add_up(contract, places, claimants.funded, tree, len(layout.pools))
     market, alarm = _market(snapshot.policy, tree, installed, schedulable, usage, funds, demand)
+    claims = _claims(snapshot.policy, contract, places, claimants, market)
+    entitled, since = mark_entitled(snapshot.workloads, contract, claims, tree, snapshot.policy, snapshot.now)
+    first = claimants.express | entitled
+    patient = waits_for_leavers(snapshot, layout, contract, claimants.placeable, claimants.promise, first)
+    lost = lost_costs(snapshot.workloads, contract, snapshot.policy, snapshot.now)
+    gangs = claims.gang & entitled & ~claimants.express
+    found = arrange(
+        Facts(
+            snapshot, layout, tree, contract, places, market, gangs, since, claimants.promise, claimants.placeable, patient,
+            lost[1],
+        )
+    )  # fmt: skip
     return Entitlement(
         snapshot=snapshot,
-        layout=layout,
+        layout=_with_limits(layout, found),
         tree=tree,
-        market=market,
-        works=_table(snapshot, tree, contract, places, claimants, market),
+        market=_with_holds(market, tree, places, contract, found),
+        works=_table(Rows(snapshot, tree, contract, places, claimants, market, entitled, since, patient, *lost), found),
         express_room=claimants.lane_room,
         warnings=tuple(warnings_of(tree, layout, places.leaf, alarm)),
+        reserved=found.reserved,
+        own_limit=found.own_limit,
+        lapsing=found.lapsing,
     )
+
+
+def _with_limits(layout: Layout, found: Arrangement) -> Layout:
+    """The layout with the instants by which promises must have ended."""
+    promise_by = np.minimum(layout.deadline, found.limit)
+    promise_by.setflags(write=False)
+    return replace(layout, promise_by=promise_by)
+
+
+def _with_holds(market: Market, tree: BudgetTree, places: Places, contract: Contract, found: Arrangement) -> Market:
+    """The market once leases have been renewed and reserved gangs hold their funds."""
+    outstanding = market.outstanding.copy()
+    now = contract.now
+    for row, until in found.renewed.items():
+        path = list(tree.path(int(places.leaf[row])))
+        outstanding[path, contract.run_pool[row]] += contract.gpus[row] * (until - now)
+    return replace(market, available=found.available, outstanding=outstanding)
 
 
 def _in_order(snapshot: Snapshot) -> Snapshot:
@@ -91,47 +127,88 @@ def _fill(
     return fill(tree, MILLI * schedulable, usage, floor, demand.demand, policy.horizon, demand.first_submit)
 
 
-def _table(
-    snapshot: Snapshot, tree: BudgetTree, contract: Contract, places: Places, claimants: Claimants, market: Market
-) -> WorkTable:
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """What the table is made of; arrays of shape (num_workloads,) as in `WorkTable`."""
+
+    snapshot: Snapshot
+    tree: BudgetTree
+    contract: Contract
+    places: Places
+    claimants: Claimants
+    market: Market
+    entitled: BoolArray
+    since: IntArray
+    patient: BoolArray
+    lost: IntArray
+    lost_cost: IntArray
+
+
+def _table(rows: Rows, found: Arrangement) -> WorkTable:
     """What is known of each workload."""
-    works, policy, now = snapshot.workloads, snapshot.policy, snapshot.now
-    stays = contract.running & (contract.forced == Forced.NONE) & ~contract.terminating
-    stoppable = stays & ~contract.protected & ~contract.fresh
+    snapshot, tree, contract, places, claimants = rows.snapshot, rows.tree, rows.contract, rows.places, rows.claimants
+    works, policy = snapshot.workloads, snapshot.policy
+    renewed, due, prepaid, until = _arranged(contract, found)
+    forced = contract.forced.copy()
+    forced[[row for one in found.reserved for row in one.victims]] = Forced.RESERVED
+    stays = contract.running & (forced == Forced.NONE) & ~contract.terminating
+    stoppable = stays & ~contract.protected & ~contract.fresh & ~renewed
     waits = ~contract.running & ~contract.stopped_now
-    claims = _claims(policy, contract, places, claimants, market)
-    entitled, since = mark_entitled(works, contract, claims, tree, policy, now)
-    lost, lost_cost = lost_costs(works, contract, policy, now)
     ranked = np.ones(len(works), dtype=bool)
     ranked[list(claimants.impossible)] = False
-    used = (market.usage + market.uncharged_usage).sum(axis=1)
+    used = (rows.market.usage + rows.market.uncharged_usage).sum(axis=1)
     return WorkTable(
         leaf=places.leaf,
         gpus=contract.gpus,
-        promise=claimants.promise,
+        promise=_promises(rows, found, prepaid),
         home=places.home,
         running=contract.running,
         run_pool=contract.run_pool,
         charged=contract.charged,
-        protected=contract.protected,
-        protected_until=contract.protected_until,
+        protected=contract.protected | renewed,
+        protected_until=until,
         fresh=contract.fresh,
+        terminating=contract.terminating,
+        ordered=contract.ordered,
         held_before=contract.held_before,
         held_pool=contract.held_pool,
-        forced=contract.forced,
-        candidate=claimants.placeable & (waits | (contract.forced != Forced.NONE)),
+        forced=forced,
+        candidate=claimants.placeable & ((waits & ~rows.patient & ~due) | (forced != Forced.NONE)),
+        renewed=renewed,
+        due=due,
+        prepaid=prepaid,
+        patient=rows.patient & waits & ~due,
         promotable=stays & ~contract.charged & (contract.min_runtime > 0) & ~places.orphan,
         stoppable=stoppable,
-        licensed=stoppable & _licensed(policy, contract, places, market),
+        licensed=stoppable & _licensed(policy, contract, places, rows.market),
         express=claimants.express,
         funded=claimants.funded,
-        entitled=entitled,
-        entitled_since=since,
-        lost_gpu_seconds=lost,
-        lost_cost=lost_cost,
+        entitled=rows.entitled,
+        entitled_since=rows.since,
+        lost_gpu_seconds=rows.lost,
+        lost_cost=rows.lost_cost,
         order_cost=order_costs(contract, places, ranked, tree, used, policy),
         impossible=claimants.impossible,
     )
+
+
+def _arranged(contract: Contract, found: Arrangement) -> tuple[BoolArray, BoolArray, IntArray, IntArray]:
+    """Renewed leases, gangs that are due, the pools where gangs hold funds, and until when each run is protected."""
+    renewed, due = np.zeros(len(contract.gpus), dtype=bool), np.zeros(len(contract.gpus), dtype=bool)
+    prepaid, until = np.full(len(contract.gpus), -1, dtype=np.int64), contract.protected_until.copy()
+    for row, end in found.renewed.items():
+        renewed[row], until[row] = True, end
+    for one in found.reserved:
+        due[one.row], prepaid[one.row] = one.due, one.pool
+    return renewed, due, prepaid, until
+
+
+def _promises(rows: Rows, found: Arrangement, prepaid: IntArray) -> IntArray:
+    """Seconds promised if it starts now: the last try of work that cannot resume asks for what is left after all holds."""
+    promise = promises(
+        rows.snapshot.workloads, rows.contract, rows.places, rows.tree, found.available, rows.snapshot.policy
+    )
+    return np.where(prepaid >= 0, rows.claimants.promise, promise)
 
 
 def _claims(policy: Policy, contract: Contract, places: Places, claimants: Claimants, market: Market) -> Claims:

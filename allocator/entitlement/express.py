@@ -63,4 +63,4 @@ def _in_lane(contract: Contract) -> BoolArray:
 
 def _may_use(work: Workload) -> bool:
     """Whether the lane is open to it: its user is known, and no decision has stopped it."""
-    return work.user is not None and work.preempted == 0 and work.stopped is None
+    return work.user is not None and work.preempted == 0 and (work.stopped is None or not work.stopped.begun)

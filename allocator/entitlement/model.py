@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
 
-from allocator.domain import Snapshot
+from allocator.domain import Lapse, Snapshot
 from allocator.entitlement.curve import Curve
+from allocator.entitlement.reserved import Reserved
 from allocator.entitlement.tree import BudgetTree
+from allocator.topology.fit import eligible
 from allocator.topology.layout import BoolArray, IntArray, Layout
 
 NO_BUDGET = -1
@@ -26,6 +28,10 @@ class Forced(IntEnum):
     NODE_DOWN = 1
     DRAIN_DEADLINE = 2
     DRAIN = 3
+    ORDER_LOST = 4
+    """An ordered start whose place a victim has not left in time."""
+    RESERVED = 5
+    """It lies where a gang starts whose reservation is due."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,12 +78,23 @@ class WorkTable:
         when (0: none).
     fresh
         True for runs that start at now or later: they still counted as waiting just before now.
+    terminating, ordered
+        Stopped by an earlier decision and still there; started by an earlier decision and not begun. A node holds the rest
+        with either of the two, not with both.
     held_before, held_pool
         True where it held GPUs just before now, and in which pool (-1).
     forced
         A `Forced` code for running work that must stop.
     candidate
         May start in this decision: waits, can be placed on a healthy cluster, is not cooling down; or is forced to stop.
+    renewed
+        A lease that lapsed and is renewed in this decision: protected again, until `protected_until`.
+    due
+        A gang whose reservation has come: it starts in this decision, where its reservation says, and is no candidate.
+    prepaid
+        The pool in which a reserved gang holds its funds, so that its promise costs nothing more; -1 for all others.
+    patient
+        Waits for victims of earlier decisions to leave, whose place it fits: no candidate.
     promotable
         Runs uncharged with min_runtime > 0 and stays.
     stoppable
@@ -105,10 +122,16 @@ class WorkTable:
     protected: BoolArray
     protected_until: IntArray
     fresh: BoolArray
+    terminating: BoolArray
+    ordered: BoolArray
     held_before: BoolArray
     held_pool: IntArray
     forced: IntArray
     candidate: BoolArray
+    renewed: BoolArray
+    due: BoolArray
+    prepaid: IntArray
+    patient: BoolArray
     promotable: BoolArray
     stoppable: BoolArray
     licensed: BoolArray
@@ -127,7 +150,9 @@ class Entitlement:
     """Everything that holds before the decision.
 
     `express_room` are the GPUs that the express lane of each pool had left just before now, shape (num_pools,): what starts
-    at now still has to be taken off. `warnings` are for people.
+    at now still has to be taken off. `warnings` are for people. `reserved` are the reservations that stand, in the order of
+    their claim; `own_limit` says by row until when their gangs may be promised each node, shape (num_nodes,), in place of
+    `layout.promise_by`. `lapsing` are the leases that are protected after this decision.
     """
 
     snapshot: Snapshot
@@ -137,7 +162,22 @@ class Entitlement:
     works: WorkTable
     express_room: IntArray
     warnings: tuple[str, ...]
+    reserved: tuple[Reserved, ...] = ()
+    own_limit: Mapping[int, IntArray] = field(default_factory=dict)
+    lapsing: tuple[Lapse, ...] = ()
 
     def path_share(self, vertex: int, pool: int) -> Fraction:
         """Product of the normalised shares from the root down to the vertex."""
         return self.tree.path_share(vertex, pool)
+
+    def may_start_on(self, row: int, until: int | None) -> BoolArray:
+        """Nodes on which a workload may start now; with `until`, be promised until then. Shape (num_nodes,)."""
+        own = self.own_limit.get(row)
+        by = None if own is None else np.minimum(own, self.layout.deadline)
+        return eligible(self.layout, self.snapshot.workloads[row], until, by)
+
+    def cost(self, row: int, pool: int) -> int:
+        """GPU-seconds that a promise to a workload draws on budgets in a pool: nothing where a reservation holds its funds."""
+        if self.works.prepaid[row] == pool:
+            return 0
+        return int(self.works.gpus[row]) * int(self.works.promise[row])

@@ -13,6 +13,7 @@ from allocator.epoch.problem import EpochProblem
 from allocator.epoch.rows import funding_rows, limit_rows, share_terms
 from allocator.epoch.victims import build_promotions, build_victims, needs_on
 from allocator.epoch.whole import whole_domains, whole_placed, whole_weight
+from allocator.topology.fit import shape_of
 from allocator.topology.layout import IntArray
 
 
@@ -68,14 +69,23 @@ def compile_epoch(ent: Entitlement) -> EpochProblem:
 
 
 def free_room(ent: Entitlement) -> IntArray:
-    """GPUs, CPUs and GiB that all runs but the forced stops leave on each node, shape (3, num_nodes)."""
-    free = ent.layout.capacity.copy()
-    for row in np.flatnonzero(ent.works.running & (ent.works.forced == Forced.NONE)):
-        run = ent.snapshot.workloads[int(row)].run
+    """GPUs, CPUs and GiB that all runs but the forced stops leave on each node, shape (3, num_nodes).
+
+    What is leaving and what is ordered for later may share a place: the larger of the two counts (`commitment`). Gangs whose
+    reservation is due take theirs.
+    """
+    works = ent.works
+    stays, leaves, comes = (np.zeros_like(ent.layout.capacity) for _ in range(3))
+    for row in np.flatnonzero(works.running & (works.forced == Forced.NONE)).tolist():
+        run = ent.snapshot.workloads[row].run
         assert run is not None
         nodes = np.array([ent.layout.index[name] for name in run.placement], dtype=np.int64)
-        free[:, nodes] -= needs_on(ent, int(row), nodes)
-    return free
+        to = leaves if works.terminating[row] else comes if works.ordered[row] else stays
+        to[:, nodes] += needs_on(ent, row, nodes)
+    for one in ent.reserved:
+        for node, tasks in one.placement.items():
+            stays[:, node] += np.array(shape_of(ent.snapshot.workloads[one.row])) * tasks
+    return np.asarray(ent.layout.capacity - stays - np.maximum(leaves, comes))
 
 
 def _express_room(ent: Entitlement) -> IntArray:
@@ -95,5 +105,6 @@ def _stops_left(ent: Entitlement) -> int | None:
     if limit is None:
         return None
     now = ent.snapshot.now
-    done = sum(1 for work in ent.snapshot.workloads if work.stopped and work.stopped.at == now and work.stopped.charged)
+    stops = (work.stopped for work in ent.snapshot.workloads if work.stopped is not None)
+    done = sum(stop.at == now and stop.charged and stop.begun for stop in stops)
     return max(0, limit - done)

@@ -11,7 +11,6 @@ from allocator.domain import Unfunded, Workload
 from allocator.entitlement import Entitlement
 from allocator.entitlement.costs import express_cost, idle_cost, spread_costs
 from allocator.epoch.problem import Offers, Shapes
-from allocator.topology.fit import eligible
 from allocator.topology.layout import BoolArray, IntArray
 
 
@@ -62,7 +61,10 @@ def _modes(ent: Entitlement, row: int, work: Workload, pool: int) -> Iterator[tu
     if ent.works.express[row]:
         yield True, True, 0, False
         return
-    cost = work.gpus * int(ent.works.promise[row])
+    cost = ent.cost(row, pool)
+    if ent.works.prepaid[row] == pool:
+        yield True, False, cost, False
+        return
     alone = fundable_alone(ent, row, pool, cost)
     if alone:
         yield True, False, cost, False
@@ -83,10 +85,11 @@ class _Facts:
         self.masks: dict[tuple[object, ...], BoolArray] = {}
         self.spreads: dict[tuple[object, ...], tuple[tuple[int, ...], tuple[int, ...]]] = {}
 
-    def mask(self, work: Workload, until: int | None) -> BoolArray:
-        key = (work.pools, tuple(sorted(work.node_labels.items())), work.exclude_nodes, until)
+    def mask(self, row: int, work: Workload, until: int | None) -> BoolArray:
+        own = row if row in self.ent.own_limit else None
+        key = (work.pools, tuple(sorted(work.node_labels.items())), work.exclude_nodes, until, own)
         if key not in self.masks:
-            self.masks[key] = eligible(self.ent.layout, work, until)
+            self.masks[key] = self.ent.may_start_on(row, until)
         return self.masks[key]
 
     def spread(self, row: int, work: Workload, pool: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -125,7 +128,7 @@ def _offers_in_pool(ent: Entitlement, facts: _Facts, row: int, work: Workload, p
     spread, fewest = facts.spread(row, work, pool)
     for charged, express, cost, must_be_unfunded in _modes(ent, row, work, pool):
         until = ent.snapshot.now + int(ent.works.promise[row]) if charged else None
-        mask = facts.mask(work, until) & (ent.layout.pool == pool)
+        mask = facts.mask(row, work, until) & (ent.layout.pool == pool)
         if not mask.any():
             continue
         yield Draft(

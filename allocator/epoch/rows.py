@@ -68,9 +68,9 @@ def limit_rows(ent: Entitlement, offers: Offers, victims: Victims) -> tuple[Limi
 
 
 def _held(ent: Entitlement, rows: BoolArray) -> IntArray:
-    """GPUs over all pools of the given work, by vertex."""
+    """GPUs over all pools of the given work and of gangs whose reservation is due, by vertex."""
     held = np.zeros(len(ent.tree.ids), dtype=np.int64)
-    for row in np.flatnonzero(rows):
+    for row in np.flatnonzero(rows | ent.works.due):
         held[list(ent.tree.path(int(ent.works.leaf[row])))] += ent.works.gpus[row]
     return held
 
@@ -94,9 +94,11 @@ def share_terms(ent: Entitlement, offers: Offers, victims: Victims, promotions: 
 
 
 def charged_now(ent: Entitlement) -> IntArray:
-    """GPUs of charged runs that no forced stop ends, by vertex and pool."""
+    """GPUs of charged runs that no forced stop ends and of gangs whose reservation is due, by vertex and pool."""
     works = ent.works
     rows = np.flatnonzero(works.running & works.charged & (works.forced == Forced.NONE))
     own = np.zeros_like(ent.market.held)
     np.add.at(own, (works.leaf[rows], works.run_pool[rows]), works.gpus[rows])
+    due = np.flatnonzero(works.due)
+    np.add.at(own, (works.leaf[due], works.prepaid[due]), works.gpus[due])
     return ent.tree.sum_up(own)

@@ -67,7 +67,8 @@ def _stop_cost(ent: Entitlement, row: int) -> int:
 
 
 def build_promotions(ent: Entitlement, victims: Victims) -> Promotions:
-    """Uncharged runs that could be funded alone and whose promise ends before any drain of their nodes."""
+    """Uncharged runs that could be funded alone and whose promise ends before any drain of their nodes
+    and in time for every reservation."""
     works = ent.works
     rows = [int(row) for row in np.flatnonzero(works.promotable) if _may_be_promoted(ent, int(row))]
     victim = {int(row): r for r, row in enumerate(victims.work)}
@@ -87,4 +88,4 @@ def _may_be_promoted(ent: Entitlement, row: int) -> bool:
     if not fundable_alone(ent, row, int(ent.works.run_pool[row]), cost):
         return False
     until = ent.snapshot.now + int(ent.works.promise[row])
-    return bool(np.all(ent.layout.deadline[_nodes_of(ent, row)] >= until))
+    return bool(np.all(ent.layout.promise_by[_nodes_of(ent, row)] >= until))

@@ -29,7 +29,7 @@ def _members(ent: Entitlement, level: int) -> IntArray:
 
 
 def whole_placed(ent: Entitlement) -> IntArray:
-    """GPUs of runs that start at now, on nodes that were wholly free just before, shape (num_nodes,)."""
+    """GPUs of runs that start at now whatever is decided, on nodes that were wholly free just before, shape (num_nodes,)."""
     layout, works = ent.layout, ent.works
     placed = np.zeros(len(layout.names), dtype=np.int64)
     for row in np.flatnonzero(works.running & works.fresh & (works.forced == Forced.NONE)):
@@ -37,6 +37,9 @@ def whole_placed(ent: Entitlement) -> IntArray:
         assert work.run is not None
         for name, tasks in work.run.placement.items():
             placed[layout.index[name]] += tasks * work.gpus_per_task
+    for one in ent.reserved:
+        for node, tasks in one.placement.items():
+            placed[node] += tasks * ent.snapshot.workloads[one.row].gpus_per_task
     return placed
 
 

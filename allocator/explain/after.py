@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from allocator.domain import Decision
-from allocator.entitlement.model import Entitlement
+from allocator.entitlement.model import Entitlement, Forced
 from allocator.topology import NEVER, BoolArray, IntArray, shape_of
 
 
@@ -35,6 +35,8 @@ class After:
         GPUs by vertex and pool, charged or not: in the snapshot, and afterwards. Shape (num_vertices, num_pools).
     promised
         GPU-seconds that the decision promises at each vertex and pool, express starts apart.
+    leaves, comes
+        Stopped by an earlier decision and still there; started by an earlier decision for later. Shape (num_workloads,).
     """
 
     row: Mapping[str, int]
@@ -47,6 +49,8 @@ class After:
     before: IntArray
     held: IntArray
     promised: IntArray
+    leaves: BoolArray
+    comes: BoolArray
 
     @property
     def running(self) -> BoolArray:
@@ -54,7 +58,17 @@ class After:
         return self.pool >= 0
 
     def used(self, rows: BoolArray, num_nodes: int) -> IntArray:
-        """GPUs, CPUs and GiB that the chosen rows use on each node, shape (3, num_nodes)."""
+        """GPUs, CPUs and GiB that the chosen rows use on each node, shape (3, num_nodes).
+
+        What is leaving and what is ordered for later may share a place: the larger of the two counts.
+        """
+        leaves, comes = rows & self.leaves, rows & self.comes
+        if leaves.any() and comes.any():
+            both = np.maximum(self._sum(leaves, num_nodes), self._sum(comes, num_nodes))
+            return self._sum(rows & ~leaves & ~comes, num_nodes) + both
+        return self._sum(rows, num_nodes)
+
+    def _sum(self, rows: BoolArray, num_nodes: int) -> IntArray:
         chosen = rows[self.entry_row]
         nodes = self.entry_node[chosen]
         return np.stack([_add_up(nodes, amounts[chosen], num_nodes) for amounts in self.use])
@@ -78,6 +92,8 @@ def build_after(ent: Entitlement, decision: Decision) -> After:
         before=_held(ent, np.where(ent.works.running, ent.works.run_pool, -1)),
         held=_held(ent, pool),
         promised=_promised(ent, decision, row, pool),
+        leaves=ent.works.terminating,
+        comes=ent.works.ordered & (ent.works.forced == Forced.NONE),
     )
 
 
@@ -140,6 +156,7 @@ def _promised(ent: Entitlement, decision: Decision, row: Mapping[str, int], pool
     rows = np.array([*charged, *(row[promotion.workload] for promotion in decision.promotions)], dtype=np.int64)
     rows = rows[works.leaf[rows] >= 0]
     promised = np.zeros(ent.market.held.shape, dtype=np.int64)
+    rows = rows[works.prepaid[rows] != pool[rows]]
     np.add.at(promised, (works.leaf[rows], pool[rows]), works.gpus[rows] * works.promise[rows])
     total: IntArray = ent.tree.sum_up(promised)
     return total

@@ -27,6 +27,5 @@ def annotate(entitlement: Entitlement, decision: Decision) -> Decision:
         waiting=waiting_rows(entitlement, decision, after),
         drains=drain_rows(entitlement, after),
         allocations=allocation_rows(entitlement, after),
-        lapsing=(),  # nothing lapses before there are leases
         warnings=tuple(dict.fromkeys((*entitlement.warnings, *decision.warnings))),
     )

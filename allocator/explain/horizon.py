@@ -98,6 +98,11 @@ class Horizon:
         """Whether it fits the accepting nodes with that much free, shape (3, num_nodes)."""
         return can_place(self._ent.layout, work, self._room(work, free, until))
 
+    def fits_beside_reservations(self, work: Workload, until: int) -> bool:
+        """Whether it fits with its promise where others give way, on nodes that no reservation needs before that."""
+        room = np.where(self._mask(work, until, reserved=True), tasks_per_node(self.free_by_licence, shape_of(work)), 0)
+        return can_place(self._ent.layout, work, room)
+
     def healthy_pools(self, work: Workload, until: int | None) -> list[int]:
         """The pools whose accepting nodes hold it when they are empty."""
         room, pool = self._room(work, self._ent.layout.capacity, until), self._ent.layout.pool
@@ -135,13 +140,14 @@ class Horizon:
         room: IntArray = np.where(self._mask(work, until), tasks_per_node(free, shape_of(work)), 0)
         return room
 
-    def _mask(self, work: Workload, until: int | None) -> BoolArray:
-        """The nodes it may start on, remembered by what that depends on."""
-        key = (work.pools, _pairs(work), work.exclude_nodes, until)
+    def _mask(self, work: Workload, until: int | None, reserved: bool = False) -> BoolArray:
+        """The nodes it may start on, remembered by what that depends on; with `reserved`, beside all reservations."""
+        key = (work.pools, _pairs(work), work.exclude_nodes, until, reserved)
         if key not in self._masks:
             if len(self._masks) >= _MOST_MASKS:
                 self._masks.clear()
-            self._masks[key] = eligible(self._ent.layout, work, until)
+            by = self._ent.layout.promise_by if reserved else self._ent.layout.deadline
+            self._masks[key] = eligible(self._ent.layout, work, until, by)
         return self._masks[key]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -17,9 +17,9 @@ from allocator.explain.words import clock, counted, duration, gpu_hours, gpus, l
 class Case(NamedTuple):
     """All that an explanation depends on: workloads with the same case share it.
 
-    `request` numbers what is asked of the nodes. The rest are entries of the work table; `cooling`: stopped at this
-    instant, no candidate before the next; `counted`: waited just before now, so that `funded` means something; `strict`:
-    waits rather than run unfunded.
+    `request` numbers what is asked of the nodes, `reservation` the one that is made for it (-1: none). The rest are entries
+    of the work table; `cooling`: stopped at this instant, no candidate before the next; `patient`: waits for victims that are
+    leaving; `counted`: waited just before now, so that `funded` means something; `strict`: waits rather than run unfunded.
     """
 
     request: int
@@ -31,6 +31,8 @@ class Case(NamedTuple):
     counted: bool
     entitled: bool
     cooling: bool
+    patient: bool
+    reservation: int
     strict: bool
 
 
@@ -65,12 +67,16 @@ class Reasons:
         promised = self._prospect(case, work, self._until(case, work, anyhow))
         if promised.earliest is None:
             return self._outlasts_drains(case, work)
+        if case.reservation >= 0:
+            return self._reserved(case, work, promised.earliest, not_before)
         if (detail := self._over_limit(case, work)) is not None:
             return Answer(Reason.OVER_LIMIT, detail, not_before)
         if (detail := self._unfunded(case, work, anyhow)) is not None:
             return Answer(Reason.UNFUNDED, detail, not_before)
         if promised.earliest.instant > self.ent.snapshot.now:
             return self._blocked(work, promised.earliest, not_before)
+        if (away := self._kept_away(case, work, promised)) is not None:
+            return replace(away, not_before=not_before)
         reason, detail = self._contested(case, work, promised)
         return Answer(reason, detail, not_before)
 
@@ -107,6 +113,32 @@ class Reasons:
         when = f"{clock(place.instant)} (in {duration(place.instant - self.ent.snapshot.now)})"
         detail = f"{_needs(work)}: every place breaks a promise before {when}; in the way: {listed(place.blockers)}"
         return Answer(Reason.BLOCKED_BY_PROTECTION, detail, not_before, blockers=place.blockers)
+
+    def _reserved(self, case: Case, work: Workload, place: Earliest, not_before: int) -> Answer:
+        """A gang that is kept its nodes waits for promises, or for gangs whose reservations come first."""
+        if place.instant > self.ent.snapshot.now:
+            return self._blocked(work, place, not_before)
+        others = self._reservations(self.ent.reserved[case.reservation].start)
+        blockers = tuple(key for key in others if key != work.id)
+        detail = f"{_needs(work)}: {listed(blockers) or 'others'} come first"
+        return Answer(Reason.RESERVED_FOR_OTHER, detail, not_before, blockers=blockers)
+
+    def _reservations(self, before: int) -> tuple[str, ...]:
+        """Gangs that are kept nodes from an instant before this one on, earliest first."""
+        works = self.ent.snapshot.workloads
+        waiting = [one for one in self.ent.reserved if not one.due and one.start <= before and not self.after.running[one.row]]
+        return tuple(works[one.row].id for one in sorted(waiting, key=lambda one: (one.start, one.row)))
+
+    def _kept_away(self, case: Case, work: Workload, place: Prospect) -> Answer | None:
+        """Work whose promise would take what a reservation needs."""
+        until = self.ent.snapshot.now + case.promise
+        if case.promise == 0 or not self.ent.reserved or not place.fits_by_licence:
+            return None
+        if self.horizon.fits_beside_reservations(work, until):
+            return None
+        gangs = self._reservations(until)
+        detail = f"{_needs(work)} would be promised until {clock(until)}, on nodes that are kept for {listed(gangs)}"
+        return Answer(Reason.RESERVED_FOR_OTHER, detail, self.ent.snapshot.now, blockers=gangs) if gangs else None
 
     # --- limits and funds ----------------------------------------------------------------------------------------------
 
@@ -165,6 +197,8 @@ class Reasons:
 
     def _contested(self, case: Case, work: Workload, place: Prospect) -> tuple[Reason, str]:
         """A place exists if others give way: is there a claim to it, and is it worth it?"""
+        if case.patient:
+            return Reason.NO_CAPACITY, f"{_needs(work)} fits where victims of earlier decisions are leaving; it waits for them"
         if place.fits_free:
             return self._fits_already(case)
         short = self._short(work, place)

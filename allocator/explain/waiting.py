@@ -7,10 +7,12 @@ from collections.abc import Hashable, Iterator
 import numpy as np
 
 from allocator.domain import Decision, Preemption, Reason, Unfunded, WaitingRow, Workload
+from allocator.entitlement.entitled import large_gangs
+from allocator.entitlement.forecast import forecast
 from allocator.entitlement.model import Entitlement
 from allocator.explain.after import After
 from allocator.explain.reasons import Answer, Case, Reasons
-from allocator.explain.words import listed
+from allocator.explain.words import clock, counted, listed
 
 
 def waiting_rows(ent: Entitlement, decision: Decision, after: After) -> tuple[WaitingRow, ...]:
@@ -18,6 +20,7 @@ def waiting_rows(ent: Entitlement, decision: Decision, after: After) -> tuple[Wa
     stops = {stop.workload: stop for stop in decision.preemptions}
     rows = [_rejected(item.workload, item.reason, item.detail) for item in ent.snapshot.rejected]
     reasons = Reasons(ent, decision, after)
+    eta = forecast(ent, _not_yet_entitled(ent, after))
     for row, work, answer in _answers(ent, after, reasons):
         stop = stops.get(work.id)
         rows.append(
@@ -26,13 +29,22 @@ def waiting_rows(ent: Entitlement, decision: Decision, after: After) -> tuple[Wa
                 reason=answer.reason,
                 not_before=answer.not_before,
                 never=answer.never,
-                detail=answer.detail if stop is None else f"{_stopped(stop)}; {answer.detail}",
+                detail=_detail(ent, row, stop, answer),
                 blockers=answer.blockers,
+                eta=eta.get(row),
                 entitled_since=int(ent.works.entitled_since[row]) or None,
             )
         )
     rows.sort(key=lambda row: row.workload)
     return tuple(rows)
+
+
+def _not_yet_entitled(ent: Entitlement, after: After) -> list[int]:
+    """Large gangs that wait, count in the demand and are not entitled."""
+    works = ent.works
+    large = large_gangs(works.gpus, works.home, ent.market.installed, ent.snapshot.policy)
+    rows: list[int] = np.flatnonzero(large & works.funded & ~works.entitled & ~after.running & (works.leaf >= 0)).tolist()
+    return rows
 
 
 def _answers(ent: Entitlement, after: After, reasons: Reasons) -> Iterator[tuple[int, Workload, Answer]]:
@@ -54,13 +66,18 @@ def _answers(ent: Entitlement, after: After, reasons: Reasons) -> Iterator[tuple
         yield row, work, known[case]
 
 
-def _facts(ent: Entitlement, rows: np.typing.NDArray[np.int64]) -> Iterator[tuple[int, int, int, bool, bool, bool, bool, bool]]:
-    """Leaf, home, promise, express, funded, counted, entitled and cooling of these rows."""
+def _facts(ent: Entitlement, rows: np.typing.NDArray[np.int64]) -> Iterator[
+    tuple[int, int, int, bool, bool, bool, bool, bool, bool, int]
+]:
+    """Leaf, home, promise, express, funded, counted, entitled, cooling, patient and reservation of these rows."""
     works, now = ent.works, ent.snapshot.now
+    reservation = np.full(len(works.leaf), -1, dtype=np.int64)
+    for index, one in enumerate(ent.reserved):
+        reservation[one.row] = index
     stopped = np.fromiter((work.stopped is not None and work.stopped.at == now for work in ent.snapshot.workloads), np.bool_)
     columns = (
         works.leaf, works.home, works.promise, works.express, works.funded, ~works.held_before, works.entitled,
-        stopped & ~works.candidate,
+        stopped & ~works.candidate, works.patient, reservation,
     )  # fmt: skip
     return zip(*(column[rows].tolist() for column in columns), strict=True)
 
@@ -76,6 +93,20 @@ def _request(work: Workload) -> Hashable:
 
 def _rejected(workload: str, reason: str, detail: str) -> WaitingRow:
     return WaitingRow(workload=workload, reason=Reason(reason), not_before=None, never=True, detail=detail)
+
+
+def _detail(ent: Entitlement, row: int, stop: Preemption | None, answer: Answer) -> str:
+    """The reason in words, after what this decision did to it, and before what is kept for it."""
+    parts = [] if stop is None else [_stopped(stop)]
+    parts.append(answer.detail)
+    one = next((one for one in ent.reserved if one.row == row), None)
+    if one is not None:
+        where = "/".join(one.domain) or ent.layout.pools[one.pool]
+        span = f"from {clock(one.start)} on, by {clock(one.bound)} at the latest"
+        parts.append(f"{counted(one.nodes, 'node')} of {where} are kept for it {span}")
+        if one.remade:
+            parts.append(f"its reservation was made anew: {one.remade}")
+    return "; ".join(parts)
 
 
 def _stopped(stop: Preemption) -> str:

@@ -19,6 +19,7 @@ def build_layout(snapshot: Snapshot) -> Layout:
     down = _bools(node.state is NodeState.DOWN for node in nodes)
     drain = _bools(node.state is NodeState.DRAIN for node in nodes)
     expired = ~down & (deadline <= snapshot.now)
+    overdue = _held_by_overdue_victims(snapshot)
     layout = Layout(
         names=tuple(node.name for node in nodes),
         index={node.name: idx for idx, node in enumerate(nodes)},
@@ -33,10 +34,19 @@ def build_layout(snapshot: Snapshot) -> Layout:
         leaving=~down & (drain | expired),
         expired=expired,
         deadline=deadline,
+        promise_by=deadline,
+        overdue=_bools(node.name in overdue for node in nodes),
         labels=_label_masks(nodes),
     )
     _freeze(layout)
     return layout
+
+
+def _held_by_overdue_victims(snapshot: Snapshot) -> set[str]:
+    """Names of the nodes on which a victim lies that should have left by now."""
+    runs = (work.run for work in snapshot.workloads if work.run is not None)
+    late = (run for run in runs if run.terminating_until is not None and run.terminating_until <= snapshot.now)
+    return {name for run in late for name in run.placement}
 
 
 def _number_domains(nodes: Sequence[Node], num_levels: int) -> tuple[IntArray, tuple[tuple[tuple[str, ...], ...], ...]]:
@@ -85,5 +95,5 @@ def _bools(values: Iterable[bool]) -> BoolArray:
 def _freeze(layout: Layout) -> None:
     """Make every array of the layout read-only."""
     arrays = (layout.pool, layout.capacity, layout.domain, layout.accepting, layout.down, layout.leaving)
-    for array in (*arrays, layout.expired, layout.deadline, *layout.labels.values()):
+    for array in (*arrays, layout.expired, layout.deadline, layout.overdue, *layout.labels.values()):
         array.setflags(write=False)

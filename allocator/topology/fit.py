@@ -38,11 +38,14 @@ def suitable(layout: Layout, work: Workload) -> BoolArray:
     return _suitable(layout, work.pools, work.node_labels, work.exclude_nodes)
 
 
-def eligible(layout: Layout, work: Workload, until: int | None = None) -> BoolArray:
-    """Suitable nodes on which work may start now; with `until`, only those that do not drain before that instant."""
-    mask = suitable(layout, work) & layout.accepting
+def eligible(layout: Layout, work: Workload, until: int | None = None, by: IntArray | None = None) -> BoolArray:
+    """Suitable nodes on which work may start now; with `until`, only those on which a promise may last until then.
+
+    `by` is the instant by which promises must have ended on each node, shape (num_nodes,), in place of `layout.promise_by`.
+    """
+    mask = suitable(layout, work) & layout.accepting & ~layout.overdue
     if until is not None:
-        mask &= layout.deadline >= until
+        mask &= (layout.promise_by if by is None else by) >= until
     return mask
 
 

@@ -48,6 +48,11 @@ class Layout:
         True where a drain deadline has passed: promises end here. Shape (num_nodes,).
     deadline
         Drain deadline in seconds, NEVER where there is none. Shape (num_nodes,).
+    promise_by
+        The instant by which a promise made now has to have ended: the drain deadline, or an earlier one for the sake of
+        reservations. Shape (num_nodes,).
+    overdue
+        True where a victim that should have left is still there: nothing new is placed. Shape (num_nodes,).
     labels
         (key, value) -> True where the node carries that label, shape (num_nodes,).
     """
@@ -65,4 +70,6 @@ class Layout:
     leaving: BoolArray
     expired: BoolArray
     deadline: IntArray
+    promise_by: IntArray
+    overdue: BoolArray
     labels: Mapping[tuple[str, str], BoolArray]

@@ -37,8 +37,8 @@ class Entries:
 
     def on_nodes(self, mask: BoolArray, num_nodes: int) -> IntArray:
         """What the workloads of the mask use on each node, shape (3, num_nodes)."""
-        chosen = mask[self.row]
         used = np.zeros((3, num_nodes), dtype=np.int64)
+        chosen = mask[self.row]
         for resource in range(3):
             np.add.at(used[resource], self.node[chosen], self.use[resource, chosen])
         return used
@@ -132,13 +132,22 @@ def build_after(
         before=before,
         new=new,
         placement={row: nodes for row, nodes in runs.items() if kept[row]} | {row: s.placement for row, s in starts.items()},
-        used=before.on_nodes(kept, num_nodes) + new.on_nodes(started, num_nodes),
-        used_charged=before.on_nodes(kept & charged, num_nodes) + new.on_nodes(started & charged, num_nodes),
-        used_kept=before.on_nodes(kept, num_nodes),
+        used=used_by_runs(ent, before, kept) + new.on_nodes(started, num_nodes),
+        used_charged=used_by_runs(ent, before, kept & charged) + new.on_nodes(started & charged, num_nodes),
+        used_kept=used_by_runs(ent, before, kept),
         used_express=new.on_nodes(started & express, num_nodes),
         held=_by_vertex(ent, running, pool),
         held_charged=_by_vertex(ent, running & charged, pool),
     )
+
+
+def used_by_runs(ent: Entitlement, before: Entries, mask: BoolArray) -> IntArray:
+    """What the runs of the mask use on each node, shape (3, num_nodes): what is leaving and what is ordered for later may
+    share a place, so that the larger of the two counts."""
+    num_nodes, works = len(ent.layout.names), ent.works
+    leaves, comes = mask & works.terminating, mask & works.ordered
+    both = np.maximum(before.on_nodes(leaves, num_nodes), before.on_nodes(comes, num_nodes))
+    return before.on_nodes(mask & ~leaves & ~comes, num_nodes) + both
 
 
 def _shape_array(ent: Entitlement) -> IntArray:

@@ -102,33 +102,42 @@ class Places:
 
 @dataclass(slots=True, eq=False)
 class Masks:
-    """Nodes on which a workload may start, memoised by what it asks for."""
+    """Nodes on which a workload may start, memoised by what it asks for.
+
+    `own` has, by id, until when reserved gangs may be promised each node, shape (num_nodes,): the same for all others.
+    """
 
     layout: Layout
+    own: Mapping[str, IntArray] = field(default_factory=dict)
     deadlines: IntArray = field(init=False)
     memo: dict[tuple[object, ...], BoolArray] = field(default_factory=dict)
     demands: dict[tuple[object, ...], int] = field(default_factory=dict)
     by_work: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.deadlines = np.unique(self.layout.deadline[self.layout.deadline < NEVER])
+        instants = np.concatenate([self.layout.promise_by, self.layout.deadline, *self.own.values()])
+        self.deadlines = np.unique(instants[instants < NEVER])
 
     def of(self, work: Workload, pool: int, until: int | None) -> BoolArray:
-        """Healthy nodes of the pool that suit the workload and have no drain deadline before `until`, shape (num_nodes,)."""
-        key = (pool, self.horizon(until), work.pools, _frozen(work.node_labels), work.exclude_nodes)
+        """Healthy nodes of the pool that suit the workload and may be promised until then, shape (num_nodes,)."""
+        own = self.own.get(work.id)
+        mine = None if own is None else work.id
+        key = (pool, self.horizon(until), work.pools, _frozen(work.node_labels), work.exclude_nodes, mine)
         if key not in self.memo:
-            self.memo[key] = eligible(self.layout, work, until) & (self.layout.pool == pool)
+            by = None if own is None else np.minimum(own, self.layout.deadline)
+            self.memo[key] = eligible(self.layout, work, until, by) & (self.layout.pool == pool)
         return self.memo[key]
 
     def horizon(self, until: int | None) -> int:
-        """The number of drain deadlines before an instant: all that eligibility knows of it."""
+        """How many instants by which promises must end somewhere lie before this one: all that eligibility knows of it."""
         return 0 if until is None else int(np.searchsorted(self.deadlines, until))
 
     def demand_of(self, work: Workload) -> int:
         """A number that is equal for workloads that can be placed in the same ways."""
         if work.id not in self.by_work:
             wish = work.topology
-            asked = (shape_of(work), work.tasks, wish, work.pools, _frozen(work.node_labels), work.exclude_nodes)
+            mine = work.id if work.id in self.own else None
+            asked = (shape_of(work), work.tasks, wish, work.pools, _frozen(work.node_labels), work.exclude_nodes, mine)
             self.by_work[work.id] = self.demands.setdefault(asked, len(self.demands))
         return self.by_work[work.id]
 

@@ -70,7 +70,8 @@ class Room:
         self.held: IntArray = after.held.sum(axis=1)
         self.placement: dict[int, Mapping[int, int]] = dict(after.placement)
         self.shapes = after.shapes
-        self.masks = Masks(after.ent.layout)
+        works = after.ent.snapshot.workloads
+        self.masks = Masks(after.ent.layout, {works[row].id: limit for row, limit in after.ent.own_limit.items()})
         self.residents = Residents([{} for _ in after.ent.layout.names])
         self.modes: dict[int, Mode] = {}
         self.clearings: dict[tuple[object, ...], tuple[int, Cleared | None]] = {}
@@ -105,15 +106,16 @@ class Room:
             return Mode.CHARGED
         if work.unfunded is Unfunded.RUN:
             return Mode.UNCHARGED
-        return Refusal("funding", f"its promise of {self.cost(row)} GPU-seconds is not funded, and it does not run unfunded")
+        cost = self.cost(row, pool)
+        return Refusal("funding", f"its promise of {cost} GPU-seconds is not funded, and it does not run unfunded")
 
-    def cost(self, row: int) -> int:
-        """GPU-seconds that a promise to this workload takes."""
-        return int(self.ent.works.gpus[row]) * int(self.ent.works.promise[row])
+    def cost(self, row: int, pool: int) -> int:
+        """GPU-seconds that a promise to this workload takes in a pool."""
+        return self.ent.cost(row, pool)
 
     def funded(self, row: int, pool: int) -> bool:
         """Whether every vertex that funds can still make the promise."""
-        cost = self.cost(row)
+        cost = self.cost(row, pool)
         return all(int(self.left[vertex, pool]) >= cost for vertex in self._funders(row))
 
     def binding(self, row: int, gone: Collection[int] = ()) -> int:
@@ -211,7 +213,7 @@ class Room:
             (self.lane.enter if sign > 0 else self.lane.leave)(row, pool)
         elif mode is Mode.CHARGED and pool >= 0:
             for vertex in self._funders(row):
-                self.left[vertex, pool] -= sign * self.cost(row)
+                self.left[vertex, pool] -= sign * self.cost(row, pool)
 
     def _funders(self, row: int) -> tuple[int, ...]:
         leaf = int(self.ent.works.leaf[row])

@@ -8,7 +8,8 @@ from allocator.verify.case import Case, Rule
 from allocator.verify.document import document
 from allocator.verify.rules_placement import capacity, eligibility, gang, health, single_node_task, topology
 from allocator.verify.rules_progress import unallocated_last, work_conservation
-from allocator.verify.rules_promises import commitment, express, funding, gpu_limit, lease, protection, reservation
+from allocator.verify.rules_promises import commitment, express, funding, gpu_limit, lease, protection
+from allocator.verify.rules_reservation import reservation
 from allocator.verify.rules_score import score
 from allocator.verify.rules_stops import beneficiary, charged_first, licence, max_preemptions, minimal
 from allocator.verify.verdict import Violation

@@ -1,17 +1,20 @@
-"""Rules about promises and limits: protection, funding, gpu_limit, express, lease, reservation, commitment."""
+"""Rules about promises and limits: protection, funding, gpu_limit, express, lease, commitment."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import TypeVar
 
 import numpy as np
 
-from allocator.domain import BrokenContract, Unfunded
+from allocator.domain import BrokenContract, Lapse, Renewal, Unfunded
 from allocator.entitlement.model import Forced
 from allocator.verify.case import Case
 from allocator.verify.lane import Lane
 from allocator.verify.verdict import Violation
+
+Named = TypeVar("Named", Renewal, Lapse)
 
 _CAUSES = {Forced.NODE_DOWN: "node_down", Forced.DRAIN_DEADLINE: "drain_deadline"}
 """The forced stops that break a promise, and how `contract_broken` calls them."""
@@ -21,7 +24,7 @@ def protection(case: Case) -> Iterator[Violation]:
     """Ensures that protected work is neither stopped nor moved, that promises are recorded in full, and that the promises
     which dead nodes and passed deadlines break are reported."""
     works = case.ent.works
-    breaks = np.isin(works.forced, list(_CAUSES))
+    breaks = works.forced != Forced.NONE
     for row in np.flatnonzero(case.after.stopped & works.protected & ~breaks).tolist():
         yield Violation("protection", case.id(row), f"is stopped, but protected until {works.protected_until[row]}")
     for row, start in case.rows.starts.items():
@@ -80,7 +83,7 @@ def _uncharged_starts(case: Case) -> Iterator[Violation]:
             yield Violation("funding", work.id, "starts uncharged, but waits where it is not funded")
         elif case.room.funded(row, pool):
             yield Violation(
-                "funding", work.id, f"starts uncharged, but its promise of {case.room.cost(row)} GPU-seconds is funded"
+                "funding", work.id, f"starts uncharged, but its promise of {case.room.cost(row, pool)} GPU-seconds is funded"
             )
 
 
@@ -89,9 +92,10 @@ def _missed_promotions(case: Case) -> Iterator[Violation]:
     layout = case.ent.layout
     kept = case.after.kept & case.ent.works.promotable & ~case.after.charged
     for row in np.flatnonzero(kept).tolist():
-        in_time = all(layout.deadline[node] >= case.promise_end(row) for node in case.after.placement[row])
-        if in_time and case.room.funded(row, int(case.after.pool[row])):
-            detail = f"runs on uncharged, but its promise of {case.room.cost(row)} GPU-seconds is funded"
+        pool = int(case.after.pool[row])
+        in_time = all(layout.promise_by[node] >= case.promise_end(row) for node in case.after.placement[row])
+        if in_time and case.room.funded(row, pool):
+            detail = f"runs on uncharged, but its promise of {case.room.cost(row, pool)} GPU-seconds is funded"
             yield Violation("funding", case.id(row), detail)
 
 
@@ -128,26 +132,39 @@ def express(case: Case) -> Iterator[Violation]:
 
 
 def lease(case: Case) -> Iterator[Violation]:
-    """Ensures that leases are renewed only within their limits; none are given yet."""
-    for renewal in case.rows.renewals:
-        yield Violation("lease", renewal.workload, "is renewed, but no leases are given")
-    for lapse in case.rows.lapsing:
-        yield Violation("lease", lapse.workload, "is said to lapse, but no leases are given")
+    """Ensures that exactly the leases are renewed that lapse and may be (funds, entitlement, `interactive_limit`), and that
+    every lease says when it lapses."""
+    works = case.ent.works
+    due = Counter(
+        Renewal(workload=case.id(row), protected_until=int(works.protected_until[row]))
+        for row in np.flatnonzero(works.renewed).tolist()
+    )
+    yield from _compare("lease", "renewal", due, Counter(case.rows.renewals))
+    yield from _compare("lease", "lapse", Counter(case.ent.lapsing), Counter(case.rows.lapsing))
 
 
-def reservation(case: Case) -> Iterator[Violation]:
-    """Ensures that promises leave every reservation its nodes in time; none are made yet."""
-    for row in case.rows.reservations:
-        yield Violation("reservation", row.workload, "has a reservation, but none are made")
+def _compare(rule: str, what: str, due: Counter[Named], said: Counter[Named]) -> Iterator[Violation]:
+    """Ensures that the rows are exactly those that follow from the snapshot."""
+    for row in due - said:
+        yield Violation(rule, row.workload, f"misses the {what} {row}")
+    for row in said - due:
+        yield Violation(rule, row.workload, f"has a {what} that does not follow from the snapshot: {row}")
 
 
 def commitment(case: Case) -> Iterator[Violation]:
-    """Ensures that what was ordered before is honoured: victims leave undisturbed, and work stopped at this instant waits."""
+    """Ensures that what was ordered before is honoured: victims leave undisturbed, whoever fits their place waits for it
+    rather than for new victims, nothing is placed beside a victim that is overdue, and work stopped at this instant waits."""
     works, after = case.ent.works, case.after
     for row in np.flatnonzero(after.stopped | after.promoted).tolist():
         run = case.work(row).run
         if run is not None and run.terminating_until is not None:
             yield Violation("commitment", case.id(row), "is leaving already; it can be neither stopped again nor promoted")
+    for row in np.flatnonzero(after.started & works.patient).tolist():
+        yield Violation("commitment", case.id(row), "is started, but is to wait for victims that leave it their place")
+    for row, placement in case.rows.placements.items():
+        late = [case.node(node) for node in placement if case.ent.layout.overdue[node]]
+        if late:
+            yield Violation("commitment", case.id(row), f"is placed on {late[0]}, where a victim is overdue")
     for row in np.flatnonzero(after.started & works.held_before & ~works.running).tolist():
         yield Violation("commitment", case.id(row), "is started at the instant at which it was stopped")
     for row in np.flatnonzero(after.started & after.voluntary).tolist():

@@ -8,9 +8,19 @@ import numpy as np
 
 from allocator.domain import StopReason
 from allocator.entitlement.model import Forced
-from allocator.topology import BoolArray
+from allocator.topology import BoolArray, IntArray
+from allocator.verify.after import used_by_runs
 from allocator.verify.case import Case
 from allocator.verify.verdict import Violation
+
+REASON_OF_FORCED = {
+    Forced.NODE_DOWN: StopReason.NODE_DOWN,
+    Forced.DRAIN_DEADLINE: StopReason.DRAIN,
+    Forced.DRAIN: StopReason.DRAIN,
+    Forced.ORDER_LOST: StopReason.RELOCATE,
+    Forced.RESERVED: StopReason.RESERVATION,
+}
+"""How a stop that is no choice is called."""
 
 
 def _charged_stops(case: Case) -> BoolArray:
@@ -32,7 +42,8 @@ def max_preemptions(case: Case) -> Iterator[Violation]:
     if most is None or not stops.any():
         return
     earlier = sum(
-        work.stopped is not None and work.stopped.at == now and work.stopped.charged for work in case.ent.snapshot.workloads
+        stop is not None and stop.at == now and stop.charged and stop.begun
+        for stop in (work.stopped for work in case.ent.snapshot.workloads)
     )
     count = int(stops.sum()) + earlier
     if count > most:
@@ -80,19 +91,28 @@ def beneficiary(case: Case) -> Iterator[Violation]:
 
 def _forced_stop(case: Case, row: int) -> Iterator[Violation]:
     """Ensures that a stop which is no choice names its cause and no beneficiaries."""
-    stop, down = case.rows.stops[row], case.ent.works.forced[row] == Forced.NODE_DOWN
-    reason = StopReason.NODE_DOWN if down else StopReason.DRAIN
+    stop = case.rows.stops[row]
+    reason = REASON_OF_FORCED[Forced(int(case.ent.works.forced[row]))]
     if stop.reason is not reason:
         yield Violation("beneficiary", case.id(row), f"is stopped with reason {stop.reason}, not {reason}")
-    if stop.beneficiaries:
-        yield Violation("beneficiary", case.id(row), f"must stop in any case, not for {', '.join(stop.beneficiaries)}")
+    gangs = tuple(case.id(one.row) for one in case.ent.reserved if row in one.victims)
+    if stop.beneficiaries != gangs:
+        detail = f"must stop in any case{' for ' if gangs else ''}{', '.join(gangs)}, not for {', '.join(stop.beneficiaries)}"
+        yield Violation("beneficiary", case.id(row), detail)
+
+
+def _beside_charged(case: Case, firm: BoolArray) -> IntArray:
+    """What charged work and work that nobody may stop use afterwards, shape (3, num_nodes)."""
+    after = case.after
+    kept = used_by_runs(case.ent, after.before, (after.kept & after.charged) | firm)
+    return kept + after.new.on_nodes(after.started & after.charged, len(case.ent.layout.names))
 
 
 def charged_first(case: Case) -> Iterator[Violation]:
     """Ensures that charged work is not stopped where stopping uncharged work would do."""
     stops = np.flatnonzero(_charged_stops(case)).tolist()
     firm = case.after.kept & ~case.after.charged & ~case.ent.works.stoppable
-    used = case.after.used_charged + (case.after.before.on_nodes(firm, len(case.ent.layout.names)) if stops else 0)
+    used = _beside_charged(case, firm) if stops else case.after.used_charged
     held = case.after.held_charged.sum(axis=1) + (case.held_by(firm) if stops else 0)
     for row in stops:
         if case.returns(row, used) and not case.limited(row, held):

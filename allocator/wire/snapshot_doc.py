@@ -103,6 +103,7 @@ class StopDoc(Doc, kw_only=True):
     charged: bool
     placement: Annotated[dict[Name, PositiveCount] | None, Meta(description="tasks per node it was stopped on")] = None
     express: Annotated[bool, Meta(description="it held GPUs of the express lane and was stopped by choice")] = False
+    begun: Annotated[bool, Meta(description="false: it was ordered for later and had not begun")] = True
 
 
 class RunDoc(Doc, kw_only=True):

@@ -7,7 +7,7 @@ which of them the rules allow. Uses neither the compiled problem nor any engine.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations_with_replacement
 
 import numpy as np
@@ -17,7 +17,7 @@ from allocator.engine.plan import Plan, after_plan, forced_rows
 from allocator.engine.report import decision_of
 from allocator.entitlement import Entitlement
 from allocator.entitlement.costs import express_cost, fragmentation_cost, idle_cost, spread_cost, whole_before
-from allocator.topology import shape_of
+from allocator.topology import IntArray, shape_of
 from allocator.verify import Placed, score_of, verify
 from tests.engines.reports import plain_report
 
@@ -61,7 +61,7 @@ def best_decision(ent: Entitlement) -> tuple[int, Decision]:
 def _all_decisions(ent: Entitlement) -> Iterator[tuple[int, Plan]]:
     rows = range(len(ent.snapshot.workloads))
     choices = [own for row in rows if (own := list(_choices(ent, row)))]
-    free = ent.layout.capacity.T.tolist()
+    free = (ent.layout.capacity - _shared_places(ent)).T.tolist()
     base = 0
     score = _Scorer(ent)
     count = 0
@@ -86,6 +86,16 @@ def _all_decisions(ent: Entitlement) -> Iterator[tuple[int, Plan]]:
     yield from walk(0, base)
 
 
+def _shared_places(ent: Entitlement) -> IntArray:
+    """What victims that are leaving and ordered starts that have not begun take: the larger of the two, on each node."""
+    works, taken = ent.works, np.zeros((2, *ent.layout.capacity.shape), dtype=np.int64)
+    for row, work in enumerate(ent.snapshot.workloads):
+        if work.run is not None and not works.forced[row] and (works.terminating[row] or works.ordered[row]):
+            for name, tasks in work.run.placement.items():
+                taken[int(works.ordered[row]), :, ent.layout.index[name]] += tasks * np.array(shape_of(work))
+    return np.asarray(taken.max(axis=0))
+
+
 def _take(free: list[list[int]], choice: _Choice, sign: int) -> None:
     for node, need in choice.use.items():
         free[node] = [f - sign * n for f, n in zip(free[node], need, strict=True)]
@@ -93,6 +103,9 @@ def _take(free: list[list[int]], choice: _Choice, sign: int) -> None:
 
 def _choices(ent: Entitlement, row: int) -> Iterator[_Choice]:
     works = ent.works
+    if works.due[row]:
+        yield _due(ent, row)
+        return
     waits = _waits(ent, row)
     if works.running[row] and not works.forced[row]:
         yield from _running_choices(ent, row)
@@ -104,6 +117,12 @@ def _choices(ent: Entitlement, row: int) -> Iterator[_Choice]:
             for nodes in _placements(ent, row, pool):
                 for charged, express in _modes(ent, row):
                     yield _start(ent, row, pool, nodes, charged, express, lost)
+
+
+def _due(ent: Entitlement, row: int) -> _Choice:
+    """A gang whose reservation has come starts where its reservation says; every plan has it."""
+    placement = next(dict(one.placement) for one in ent.reserved if one.row == row)
+    return replace(_start(ent, row, int(ent.works.prepaid[row]), placement, True, False, 0), placed=None)
 
 
 def _waits(ent: Entitlement, row: int) -> int:
@@ -118,9 +137,10 @@ def _running_choices(ent: Entitlement, row: int) -> Iterator[_Choice]:
     pool, leaf = int(works.run_pool[row]), int(works.leaf[row])
     spread = spread_cost(ent, row, np.array(sorted(nodes), dtype=np.int64))
     held = (leaf, pool, work.gpus)
-    yield _Choice(row, "keep", spread, _use(ent, row, nodes), held if works.charged[row] else None)
+    use = {} if works.terminating[row] or works.ordered[row] else _use(ent, row, nodes)
+    yield _Choice(row, "keep", spread, use, held if works.charged[row] else None)
     if works.promotable[row]:
-        yield _Choice(row, "promote", spread, _use(ent, row, nodes), held)
+        yield _Choice(row, "promote", spread, use, held)
     if works.stoppable[row]:
         yield _Choice(row, "stop", int(works.lost_cost[row]) + _waits(ent, row))
 

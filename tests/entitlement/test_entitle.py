@@ -110,7 +110,8 @@ def test_what_may_be_done_with_each_workload() -> None:
     assert marked("stoppable") == "bcd"
     assert marked("licensed") == "bcd"
     assert marked("promotable") == "c"
-    assert marked("candidate") == "fghi"
+    assert marked("candidate") == "fhi"
+    assert marked("patient") == "g", "it fits the place of e-leaving"
 
 
 def licensed(held: int, policy: Policy | None = None) -> bool:

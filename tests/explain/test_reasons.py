@@ -104,7 +104,7 @@ def test_the_queue_before_it_may_take_what_is_left() -> None:
     held = [running(f"r{i}", "b", {f"n{i}": 1}, protected_until=NOW + HOUR) for i in (1, 2)]
     first = [job("v", submit_time=NOW - 3 * HOUR, min_runtime=3 * HOUR), job("u", submit_time=NOW - 2 * HOUR, min_runtime=HOUR)]
     works = [*held, *first, job("w")]
-    snap = snapshot(nodes(2), [budget("a"), budget("b")], works, window=2 * HOUR, protection_cap=3 * HOUR)
+    snap = snapshot(nodes(2), [budget("a"), budget("b")], works, window=2 * HOUR, protection_cap=3 * HOUR, reserve_from=2)
     found = row(snap, key="w")
     assert found.reason is Reason.UNFUNDED
     assert "work before it in the queue takes what is left" in found.detail
@@ -153,7 +153,7 @@ def test_without_a_licence_nobody_gives_way() -> None:
         running("r3", "a", {"n3": 1}, protected_until=NOW + HOUR),
         job("w", "c"),
     ]
-    found = row(snapshot(nodes(3), [budget("a"), budget("c")], works))
+    found = row(snapshot(nodes(3), [budget("a"), budget("c")], works, reserve_from=2))
     assert found.reason is Reason.OVER_ENTITLEMENT
     assert "it is entitled, but whoever runs there unprotected holds no more than it is owed" in found.detail
 
@@ -183,7 +183,7 @@ def test_unallocated_work_waits_for_idle_gpus() -> None:
 
 def test_free_gpus_that_are_scattered_are_not_called_missing() -> None:
     works = [running(f"r{i}", "a", {f"n{i}": 1}, gpus=4) for i in (1, 2)]
-    found = row(snapshot(nodes(2), [budget("a")], [*works, job("w")]))
+    found = row(snapshot(nodes(2), [budget("a")], [*works, job("w")], reserve_from=2))
     assert "8 GPUs free in h100, but not where it fits" in found.detail
 
 

@@ -28,7 +28,7 @@ def decode_decision(decision: Json) -> allocator.Decision:
 
 
 def without_places(snapshot: allocator.Snapshot) -> allocator.Snapshot:
-    """What ours says beyond theirs is where work was stopped."""
+    """What ours says beyond theirs is where work was stopped, and whether in the lane."""
     works = [
         work if work.stopped is None else replace(work, stopped=replace(work.stopped, placement=None, express=False))
         for work in snapshot.workloads
@@ -68,7 +68,8 @@ def scramble(snapshot: Json, decision: Json, rng: random.Random) -> Json:
     now, waiting = snapshot["now"], [work for work in snapshot["workloads"] if "run" not in work]
     for work in snapshot["workloads"]:
         run = work.get("run")
-        deed = rng.choice(["stop", "move", "give", "promise", "nothing"]) if run else "nothing"
+        begun = run and (run.get("start_time") or 0) <= now  # what has not begun cannot be stopped
+        deed = rng.choice(["stop", "move", "give", "promise", "nothing"]) if begun else "nothing"
         if deed in ("stop", "move", "give"):
             found["preemptions"].append(stop(work["id"], now))
         if deed == "move":

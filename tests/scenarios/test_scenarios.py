@@ -17,14 +17,12 @@ from tests.scenarios.play import Json, answered, command, play, played, solve, s
 
 pytestmark = pytest.mark.skipif(not shared.SCENARIOS, reason=shared.MISSING)
 
-NEEDS_RESERVATIONS = frozenset({"S2-protected-job", "S15", "S15-staggered"})
 BY_COMMAND = ("S18", "S20", "S25-researchers")
 
 
-def names(*, expected_to_fail: frozenset[str] = frozenset()) -> list[Any]:
-    """The names of all scenarios as test parameters."""
-    later = pytest.mark.xfail(strict=False, reason="large gangs have no reservations yet")
-    return [pytest.param(name, marks=later if name in expected_to_fail else ()) for name in shared.SCENARIOS]
+def names() -> list[str]:
+    """The names of all scenarios."""
+    return list(shared.SCENARIOS)
 
 
 def expectations(name: str, runs: tuple[Any, ...]) -> Any:
@@ -33,7 +31,7 @@ def expectations(name: str, runs: tuple[Any, ...]) -> Any:
     return findings
 
 
-@pytest.mark.parametrize("name", names(expected_to_fail=NEEDS_RESERVATIONS))
+@pytest.mark.parametrize("name", names())
 def test_every_must_holds(name: str) -> None:
     findings = expectations(name, played(name))
     for point in findings.should_failed:

@@ -257,8 +257,9 @@ def minimal(valid: Valid) -> Broken:
 
 
 def work_conservation(valid: Valid) -> Broken:
-    """Leave a start out."""
-    start = valid.some_start()
+    """Leave a start out, but for gangs whose reservation is due: those must start."""
+    due = {valid.case.id(row) for row in np.flatnonzero(valid.ent.works.due).tolist()}
+    start = valid.some_start(lambda start, work: work.id not in due)
     if start is None:
         return None
     return valid.snap, replace(valid.answer, starts=tuple(row for row in valid.answer.starts if row is not start))

@@ -64,7 +64,7 @@ def test_a_refusal_names_the_rule(fields: dict[str, object], rule: str) -> None:
     machines = [*nodes(2), node("n3"), node("n4")]
     budgets = [budget("a"), budget("limited", gpu_limit=4), budget("broke")]
     works = [running("old", "a", {"n1": 1, "n2": 1}, 16), job("w", **({"allocation": "a"} | fields))]  # type: ignore[arg-type]
-    refusal = ask(snapshot(machines, budgets, works, usage=[used("broke", 5000)]), "w")
+    refusal = ask(snapshot(machines, budgets, works, usage=[used("broke", 5000)], reserve_from=2), "w")
     assert isinstance(refusal, Refusal)
     assert refusal.rule == rule
 

@@ -74,7 +74,7 @@ def test_work_conservation_restarts_what_a_dead_node_stopped() -> None:
 
 def test_work_conservation_needs_one_domain() -> None:
     works = [running("x", "a", {"n2": 1}), running("y", "a", {"n3": 1}), job("w", "b", 16, required="rack")]
-    snap = snapshot(nodes(4, per_rack=2), AB, works)
+    snap = snapshot(nodes(4, per_rack=2), AB, works, reserve_from=2)  # else w would be due a rack
     assert broken(snap, decision(snap)) == ()
     works = [running("x", "a", {"n1": 1}), running("y", "a", {"n2": 1}), job("w", "b", 16, required="rack")]
     snap = snapshot(nodes(4, per_rack=2), AB, works)

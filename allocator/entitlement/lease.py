@@ -1,0 +1,141 @@
+"""Leases: interactive sessions whose promise is renewed when it lapses, as long as their allocation may have it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from allocator.domain import Lapse, Snapshot
+from allocator.entitlement.contract import Contract, ordinary_promise
+from allocator.entitlement.demand import queue_order
+from allocator.entitlement.facts import Facts
+from allocator.entitlement.model import Forced
+from allocator.entitlement.places import NO_LEAF, Places
+from allocator.entitlement.reserve import Planner
+from allocator.entitlement.tree import BudgetTree
+from allocator.entitlement.waterfill import MILLI
+from allocator.topology import IntArray, Layout
+
+
+@dataclass(slots=True, eq=False)
+class LeaseBook:
+    """What renewals draw on, while one after the other is granted.
+
+    `available` are the GPU-seconds that may still be promised, by vertex and pool, and `over` the GPUs that each vertex is
+    owed beyond what it holds, in 1/1000. `limit` is the interactive limit by vertex (absent: none), `renewed` the GPUs held
+    by leases beyond their first min runtime.
+    """
+
+    snapshot: Snapshot
+    layout: Layout
+    tree: BudgetTree
+    contract: Contract
+    places: Places
+    available: IntArray
+    over: IntArray
+    planner: Planner
+    limit: dict[int, int]
+    renewed: IntArray
+
+    def renew(self) -> dict[int, int]:
+        """Renew the leases that lapse now, in the order of the queue: until when, by row."""
+        found = {}
+        for row in self._lapsed():
+            until = self.snapshot.now + self.promise(row)
+            if self.may_renew(row) and self._leaves_reservations(row, until):
+                found[row] = until
+                self._draw(row)
+        return found
+
+    def _lapsed(self) -> Sequence[int]:
+        contract, works = self.contract, self.snapshot.workloads
+        leases = np.array([work.renew for work in works], dtype=bool) & (contract.min_runtime > 0) & contract.running
+        stays = (
+            contract.charged & ~contract.protected & ~contract.fresh & ~contract.terminating & (contract.forced == Forced.NONE)
+        )
+        order: list[int] = queue_order(contract, self.places.leaf, leases & stays & (self.places.leaf != NO_LEAF)).tolist()
+        return order
+
+    def promise(self, row: int) -> int:
+        """Seconds of another promise."""
+        return int(ordinary_promise(self.contract.min_runtime[row : row + 1], self.snapshot.policy)[0])
+
+    def may_renew(self, row: int) -> bool:
+        """Whether its allocation has funds, holds no more than it is owed, and has leases to give; and its nodes stay long
+        enough."""
+        leaf, pool, gpus = int(self.places.leaf[row]), int(self.contract.run_pool[row]), int(self.contract.gpus[row])
+        cost, promise = gpus * self.promise(row), self.promise(row)
+        funded = all(cost <= self.available[vertex, pool] for vertex in self.tree.funding_path(leaf))
+        full = any(self.renewed[v] + gpus > self.limit[v] for v in self.tree.path(leaf) if v in self.limit)
+        stay = all(self.layout.deadline[node] >= self.snapshot.now + promise for node in self._nodes(row))
+        return funded and not full and stay and int(self.over[leaf, pool]) >= 0
+
+    def _nodes(self, row: int) -> list[int]:
+        run = self.snapshot.workloads[row].run
+        return [] if run is None else [self.layout.index[name] for name in run.placement]
+
+    def _leaves_reservations(self, row: int, until: int) -> bool:
+        """Make the promise, if every reservation still gets its nodes in time."""
+        saved = self.planner.releases.promise(row, self._nodes(row), until)
+        if self.planner.all_stand():
+            return True
+        self.planner.releases.restore(saved)
+        return False
+
+    def _draw(self, row: int) -> None:
+        leaf, pool, gpus = int(self.places.leaf[row]), int(self.contract.run_pool[row]), int(self.contract.gpus[row])
+        for vertex in self.tree.funding_path(leaf):
+            self.available[vertex, pool] -= gpus * self.promise(row)
+        self.renewed[list(self.tree.path(leaf))] += gpus
+
+    def lapsing(self, renewed: dict[int, int]) -> tuple[Lapse, ...]:
+        """All leases that are protected after the renewals: when they lapse, and whether they would be renewed now."""
+        contract, found = self.contract, []
+        for row, work in enumerate(self.snapshot.workloads):
+            held = contract.charged[row] and not contract.terminating[row] and contract.forced[row] == Forced.NONE
+            protected = contract.protected[row] and not (contract.fresh[row] and contract.start[row] > self.snapshot.now)
+            if (
+                work.renew
+                and work.min_runtime > 0
+                and held
+                and (row in renewed or protected)
+                and self.places.leaf[row] != NO_LEAF
+            ):
+                at = renewed.get(row, int(contract.protected_until[row]))
+                found.append(Lapse(workload=work.id, at=at, renewable=self._would_renew(row, renewed)))
+        return tuple(found)
+
+    def _would_renew(self, row: int, renewed: dict[int, int]) -> bool:
+        """Whether it would be renewed if it lapsed now: what it holds as a renewed lease is its own."""
+        own = int(self.contract.gpus[row]) if row in renewed or is_renewed(self.snapshot, self.contract, row) else 0
+        path = list(self.tree.path(int(self.places.leaf[row])))
+        self.renewed[path] -= own
+        answer = self.may_renew(row)
+        self.renewed[path] += own
+        return answer
+
+
+def is_renewed(snapshot: Snapshot, contract: Contract, row: int) -> bool:
+    """Whether a lease runs beyond its first min runtime, under a promise."""
+    run = snapshot.workloads[row].run
+    if run is None or not snapshot.workloads[row].renew or not contract.protected[row] or run.granted_at is None:
+        return False
+    since = run.charged_since if run.charged_since is not None else run.start_time
+    return since is not None and run.granted_at > since
+
+
+def open_book(facts: Facts, available: IntArray, planner: Planner) -> LeaseBook:
+    """The book before any renewal. `available` is changed by renewals."""
+    snapshot, layout, tree, contract, places = facts.snapshot, facts.layout, facts.tree, facts.contract, facts.places
+    held, entitled = facts.market.held, facts.market.entitled
+    limits = {vertex.id: vertex.interactive_limit for vertex in snapshot.budgets if vertex.interactive_limit is not None}
+    renewed = np.zeros(len(tree), dtype=np.int64)
+    for row in range(len(snapshot.workloads)):
+        if is_renewed(snapshot, contract, row) and places.leaf[row] != NO_LEAF:
+            renewed[list(tree.path(int(places.leaf[row])))] += contract.gpus[row]
+    return LeaseBook(
+        snapshot, layout, tree, contract, places, available, entitled - MILLI * held, planner,
+        {vertex: limits[name] for vertex, name in enumerate(tree.ids) if name in limits}, renewed,
+    )  # fmt: skip

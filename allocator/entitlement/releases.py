@@ -1,0 +1,65 @@
+"""When promises give nodes back, as seen just before `now`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from allocator.domain import Workload
+from allocator.entitlement.contract import Contract
+from allocator.entitlement.model import Forced
+from allocator.topology import BoolArray, IntArray, Layout
+
+
+@dataclass(slots=True, eq=False)
+class Releases:
+    """`row[r]` is the instant from which the GPUs of a run may be had, 0 where they may be had at any time or it does not
+    run, shape (num_workloads,); `node[n]` the latest of those on a node, shape (num_nodes,)."""
+
+    row: IntArray
+    node: IntArray
+
+    def promise(self, row: int, nodes: Iterable[int], until: int) -> tuple[IntArray, IntArray]:
+        """Make a promise; returns what `restore` needs to take it back."""
+        saved = self.row.copy(), self.node.copy()
+        self.row[row] = until
+        where = list(nodes)
+        self.node[where] = np.maximum(self.node[where], until)
+        return saved
+
+    def restore(self, saved: tuple[IntArray, IntArray]) -> None:
+        """Take back the last promise."""
+        self.row, self.node = saved
+
+
+def read_releases(works: Sequence[Workload], layout: Layout, contract: Contract, notice: int, now: int) -> Releases:
+    """Promises of everything that runs, but for starts and promotions at this very instant.
+
+    A victim that is leaving is gone at its time; one that is overdue is expected to need another notice. An ordered start
+    is fixed until it has begun.
+    """
+    row = np.zeros(len(works), dtype=np.int64)
+    holds = contract.protected & (contract.forced == Forced.NONE) & ~made_now(contract, now)
+    row[holds] = contract.protected_until[holds]
+    ordered = contract.ordered & (contract.forced == Forced.NONE)
+    row[ordered] = np.maximum(row[ordered], contract.start[ordered] + 1)
+    node = np.zeros(len(layout.names), dtype=np.int64)
+    for index in np.flatnonzero((row > 0) | contract.terminating).tolist():
+        run = works[index].run
+        if run is None:
+            continue
+        if run.terminating_until is not None:
+            row[index] = run.terminating_until if run.terminating_until > now else now + max(1, notice)
+        where = [layout.index[name] for name in run.placement]
+        node[where] = np.maximum(node[where], row[index])
+    return Releases(row, node)
+
+
+def made_now(contract: Contract, now: int) -> BoolArray:
+    """Runs whose promise was made at this very instant, by a start or a promotion."""
+    started = contract.fresh & (contract.start <= now)
+    promoted = contract.running & ~contract.fresh & contract.charged & ~contract.charged_before
+    mask: BoolArray = started | promoted
+    return mask
