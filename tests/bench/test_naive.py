@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from allocator.engine import allocate
+from allocator.entitlement import entitle
 from allocator.generate import generate_snapshot
 from allocator.verify import verify
 from benchmarks.naive import solve_naive
@@ -15,9 +16,13 @@ NOT_STATED = {"charged_first", "minimal", "work_conservation", "unallocated_last
 
 @pytest.mark.parametrize("first", range(0, 60, 10))
 def test_the_naive_optimum_agrees(first: int) -> None:
-    agreed = 0
+    """The yardstick knows no reservations: epochs in which one holds are not compared."""
+    agreed = compared = 0
     for seed in range(first, first + 10):
         snapshot = tiny_snapshot(seed)
+        if entitle(snapshot).reserved:
+            continue
+        compared += 1
         naive, ours = solve_naive(snapshot, 10.0, 0), allocate(snapshot, time_limit=10.0)
         broken = set(verify(snapshot, naive).broken)
         assert broken <= NOT_STATED, seed
@@ -26,7 +31,8 @@ def test_the_naive_optimum_agrees(first: int) -> None:
         if not broken and ours.solver.status == "optimal":
             assert naive.solver.objective == ours.solver.objective, seed
             agreed += 1
-    assert agreed >= 8
+    assert compared >= 5
+    assert agreed >= compared - 2
 
 
 def test_it_agrees_on_an_afternoon_as_well() -> None:
