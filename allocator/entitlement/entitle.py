@@ -205,9 +205,7 @@ def _arranged(contract: Contract, found: Arrangement) -> tuple[BoolArray, BoolAr
 
 def _promises(rows: Rows, found: Arrangement, prepaid: IntArray) -> IntArray:
     """Seconds promised if it starts now: the last try of work that cannot resume asks for what is left after all holds."""
-    promise = promises(
-        rows.snapshot.workloads, rows.contract, rows.places, rows.tree, found.available, rows.snapshot.policy
-    )
+    promise = promises(rows.snapshot.workloads, rows.contract, rows.places, rows.tree, found.available, rows.snapshot.policy)
     return np.where(prepaid >= 0, rows.claimants.promise, promise)
 
 

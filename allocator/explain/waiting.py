@@ -66,9 +66,9 @@ def _answers(ent: Entitlement, after: After, reasons: Reasons) -> Iterator[tuple
         yield row, work, known[case]
 
 
-def _facts(ent: Entitlement, rows: np.typing.NDArray[np.int64]) -> Iterator[
-    tuple[int, int, int, bool, bool, bool, bool, bool, bool, int]
-]:
+def _facts(
+    ent: Entitlement, rows: np.typing.NDArray[np.int64]
+) -> Iterator[tuple[int, int, int, bool, bool, bool, bool, bool, bool, int]]:
     """Leaf, home, promise, express, funded, counted, entitled, cooling, patient and reservation of these rows."""
     works, now = ent.works, ent.snapshot.now
     reservation = np.full(len(works.leaf), -1, dtype=np.int64)

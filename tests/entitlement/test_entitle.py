@@ -18,7 +18,8 @@ from tests.entitlement.builders import HOUR, NOW, allocation, drained, node, run
 from tests.entitlement.decisions import RandomDecision
 
 MARKET = (
-    "installed", "schedulable", "budget", "usage", "uncharged_usage", "available_before", "held", "floor", "demand", "entitled", "owed", "level",
+    "installed", "schedulable", "budget", "usage", "uncharged_usage", "available_before", "held",
+    "floor", "demand", "entitled", "owed", "level",
     "curves",
 )  # fmt: skip
 """What must not change with the decision; `outstanding` and `available` do."""
