@@ -133,6 +133,16 @@ def test_capacity_of_several_nodes() -> None:
     assert mixed.best().value == -24 * GPU
 
 
+def test_capacity_of_several_nodes_that_are_held_in_part() -> None:
+    """Two nodes with 5 GPUs left are one class. 10 GPUs are free, but 2 + 2 is all that a node has room for."""
+    old = held("old", {"n1": 1, "n2": 1}, gpus=6, tasks=2, gpus_per_task=3)
+    works = [job(f"two{i}", gpus=2) for i in range(3)] + [job(f"free{i}", gpus=2, min_runtime=0) for i in range(2)]
+    parts = epoch(nodes(2), AB, [old, *works])
+    assert parts.problem.classes.size.tolist() == [2]
+    assert parts.value(["two0", "two1", "free:free0", "free:free1"]) == -8 * GPU
+    assert parts.value(["two0", "two1", "two2", "free:free0", "free:free1"]) is None
+
+
 def test_capacity_after_stops() -> None:
     """Each node is full with one unallocated job of 8: every stop lets one job start, and idles nothing."""
     works = [running(f"old{i}", "a", {f"n{i}": 1}, charged=False, min_runtime=0) for i in (1, 2)]
