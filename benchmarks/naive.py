@@ -2,7 +2,8 @@
 
 It has the objective of the product and its main rules, but no classes of interchangeable nodes and no queues. `charged_first`,
 `minimal`, `work_conservation` and `unallocated_last` are not stated, so that its optimum is a lower bound, and the optimum of
-the product where its answer happens to keep them. Kept here and only here.
+the product where its answer happens to keep them. It knows neither reservations nor victims that are still leaving: where there
+are some, it claims no bound. Kept here and only here.
 """
 
 from __future__ import annotations
@@ -52,14 +53,15 @@ def _keep() -> Plan:
 def _report(ent: Entitlement, plan: Plan, bound: float, seed: int) -> SolverReport:
     score = score_of(after_plan(ent, plan))
     known = score_of(after_plan(ent, _keep())).total + math.ceil(bound - 1e-6)
+    proves = not ent.reserved and all(work.run is None or work.run.terminating_until is None for work in ent.snapshot.workloads)
     step = 1000 * ent.snapshot.policy.planning_step * int(ent.market.schedulable.sum())
     return SolverReport(
         rung="exact",
         engine=NAME,
-        status="optimal" if score.total <= known else "feasible",
+        status="optimal" if proves and score.total <= known else "feasible",
         objective=score.total,
-        bound=min(known, score.total),
-        gap=max(0, score.total - known) / max(1, step),
+        bound=min(known, score.total) if proves else None,
+        gap=max(0, score.total - known) / max(1, step) if proves else None,
         terms=score.as_dict(),
         seed=seed,
     )

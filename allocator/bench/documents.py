@@ -100,12 +100,21 @@ class ProofDoc(Doc, kw_only=True):
     by_hand: bool = False
 
 
+class ReservedDoc(Doc, kw_only=True):
+    """A reservation that every right answer holds: nodes of a domain, from an instant on."""
+
+    domain: list[str]
+    nodes: int
+    start: int
+
+
 class ExpectDoc(Doc, kw_only=True):
     """What every right answer does; lists that are absent are not looked at."""
 
     starts: list[str] | None = None
     stops: list[str] | None = None
     promotions: list[str] | None = None
+    reserved: Annotated[dict[str, ReservedDoc] | None, Meta(description="by workload: what is kept for it")] = None
     waits: Annotated[dict[str, str], Meta(description="by workload: the reason code")] = {}
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from allocator.engine import allocate
 from allocator.entitlement import entitle
 from allocator.generate import generate_snapshot
 from allocator.verify import verify
+from allocator.wire import load_snapshot
 from benchmarks.naive import solve_naive
 from tests.engines.tiny import tiny_snapshot
 
+INSTANCES = Path(__file__).resolve().parents[2] / "instances"
 NOT_STATED = {"charged_first", "minimal", "work_conservation", "unallocated_last"}
 
 
@@ -33,6 +37,12 @@ def test_the_naive_optimum_agrees(first: int) -> None:
             agreed += 1
     assert compared >= 5
     assert agreed >= compared - 2
+
+
+def test_where_a_reservation_holds_it_claims_nothing() -> None:
+    snapshot = load_snapshot(INSTANCES / "situations" / "staggered-promises" / "snapshot.json")
+    naive = solve_naive(snapshot, 10.0, 0)
+    assert (naive.solver.status, naive.solver.bound, naive.solver.gap) == ("feasible", None, None)
 
 
 def test_it_agrees_on_an_afternoon_as_well() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from allocator.bench.documents import ExpectDoc
+from allocator.bench.documents import ExpectDoc, ReservedDoc
 from allocator.domain import Decision, Node, Run, Snapshot, UsageRecord, Workload
 from tests.builders import HOUR, NOW, job, node
 
@@ -96,3 +96,10 @@ def expect(
 def quiet(**waits: str) -> ExpectDoc:
     """Nothing moves."""
     return expect((), (), (), **waits)
+
+
+def held(workload: str, count: int, seconds: int, *domain: str, expected: ExpectDoc | None = None) -> ExpectDoc:
+    """So many nodes of a domain are reserved for a workload from so many seconds on; nothing else is asked unless given."""
+    found = expected or expect()
+    found.reserved = {workload: ReservedDoc(domain=list(domain), nodes=count, start=NOW + seconds)}
+    return found

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from allocator.domain import LastStop, Snapshot, Unfunded
 from tests.builders import HOUR, NOW, budget, job, node, snapshot
-from tests.instances.authored import FLAT, MINUTE, Authored, expect, flat, quiet, racks, ran, record
+from tests.instances.authored import FLAT, MINUTE, Authored, expect, flat, held, quiet, racks, ran, record
 from tests.instances.contract import CONTRACT
 from tests.instances.shares import HISTORY, SHARES
 
@@ -36,9 +36,9 @@ RACKS = [
     Authored(
         name="rack-almost-clear",
         title="The same, but one job of that rack has another hour to go",
-        special="nothing may stop yet; with reservations the rack is held for the gang",
+        special="nothing may stop yet, but the rack that is free first is held for the gang",
         snapshot=_rack(one_protected=True),
-        expect=quiet(gang="blocked_by_protection"),
+        expect=held("gang", 4, HOUR, "c", "a", expected=quiet(gang="blocked_by_protection")),
     ),
 ]
 
@@ -175,14 +175,16 @@ OTHERS = [
     Authored(
         name="drizzle",
         title="A gang as large as the cluster waits among an endless drizzle of half-hour jobs",
-        special="somebody is always protected; with reservations the gang starts within half an hour",
+        special="somebody is always protected; the cluster is held for the moment at which the last promise ends",
         snapshot=_drizzle(),
+        expect=held("gang", 8, 29 * MINUTE, "c"),
     ),
     Authored(
         name="staggered-promises",
         title="Nodes come free hour by hour; a gang needs half of them",
-        special="no promise may delay it; with reservations a number of nodes is held, not their names",
+        special="a number of nodes is held, not their names, and no promise is made that would delay it",
         snapshot=_staggered(),
+        expect=held("gang", 4, 2 * HOUR, "c", expected=quiet(gang="blocked_by_protection")),
     ),
     Authored(
         name="impossible-requests",

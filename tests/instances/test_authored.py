@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from allocator.bench.documents import EntryDoc, entry_schema, read_entry
+from allocator.bench.documents import EntryDoc, ReservedDoc, entry_schema, read_entry
 from allocator.domain import Decision
 from allocator.engine import allocate
 from allocator.verify import RULES, verify
@@ -20,8 +20,8 @@ from tests.instances.shares import SAME_DECISION
 
 FOLDERS = sorted(path.parent for path in ROOT.glob("*/*/entry.json"))
 TWINS = [folder for folder in FOLDERS if folder.parent.name == "rules"]
-LATER = {"lease", "reservation", "commitment", "document", "score"}
-"""Rules without twins: leases and reservations are not made yet, the others are about the document itself."""
+OF_THE_DOCUMENT = {"document", "score"}
+"""Rules without twins: they are about what a decision says of itself."""
 
 
 def name_of(folder: Path) -> str:
@@ -78,6 +78,10 @@ def check_expectations(entry: EntryDoc, decision: Decision) -> None:
     for name, found in rows.items():
         wanted = getattr(entry.expect, name)
         assert wanted is None or sorted(row.workload for row in found) == wanted, name  # type: ignore[attr-defined]
+    reserved = {
+        row.workload: ReservedDoc(domain=list(row.domain), nodes=row.nodes, start=row.start) for row in decision.reservations
+    }
+    assert entry.expect.reserved in (None, reserved)
     waits = {row.workload: row.reason.value for row in decision.waiting}
     assert {name: waits.get(name) for name in entry.expect.waits} == entry.expect.waits
 
@@ -111,7 +115,7 @@ def test_the_verifier_tells_the_twins_apart(folder: Path) -> None:
 
 def test_every_rule_has_twins() -> None:
     rules = {read_entry(folder / "entry.json").rule for folder in TWINS}
-    assert rules == set(RULES) - LATER
+    assert rules == set(RULES) - OF_THE_DOCUMENT
 
 
 @pytest.mark.parametrize("page", [*ROOT.glob("*.md"), ROOT.parent / "benchmarks" / "README.md"], ids=lambda page: page.name)

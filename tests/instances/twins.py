@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from allocator.domain import StopReason
+from dataclasses import replace
+
+from allocator.domain import LastStop, StopReason
 from tests.builders import HOUR, NOW, budget, decision, job, node, nodes, snapshot, start, stop, used
 from tests.instances.authored import Authored, racks, ran
 
@@ -233,6 +235,57 @@ def _beneficiary() -> Authored:
     )
 
 
+def _reservation() -> Authored:
+    past = [used("a", 320, ago=10 * HOUR)]
+    works = [
+        ran(job("old", "a"), "n1", hours=1, left=2),
+        job("gang", "b", 16, min_runtime=8 * HOUR, entitled_since=NOW - 60),
+        job("two-hours", "b", 8, min_runtime=2 * HOUR),
+        job("three-hours", "b", 8, min_runtime=3 * HOUR),
+    ]
+    snap = snapshot(nodes(2), AB, works, usage=past)
+    return Authored(
+        name="reservation",
+        title="Both nodes are held for a gang from the moment, in two hours, at which a promise ends",
+        special="until then the free node may be promised to whoever is done in time",
+        instead="the free node is promised for an hour longer",
+        rule="reservation",
+        snapshot=snap,
+        accepted=decision(snap, [start("two-hours", {"n2": 1})]),
+        refused=decision(snap, [start("three-hours", {"n2": 1})]),
+    )
+
+
+def _lease() -> Authored:
+    session = ran(job("session", "a", renew=True), "n1", hours=2)
+    snap = snapshot(nodes(1), AB, [session, job("new", "b", min_runtime=0)])
+    return Authored(
+        name="lease",
+        title="The promise of an interactive session ends now; its project is owed what it holds",
+        special="it gets another min runtime without asking, as long as nobody has a better claim",
+        instead="it is not renewed",
+        rule="lease",
+        snapshot=snap,
+        accepted=decision(snap),
+        refused=decision(snap, renewals=()),
+    )
+
+
+def _commitment() -> Authored:
+    gone = replace(job("gone", "a", 4), stopped=LastStop(at=NOW, pool="h100", gpus=4, charged=True), preempted=1)
+    snap = snapshot(nodes(1), AB, [gone, job("new", "b", 4)])
+    return Authored(
+        name="commitment",
+        title="A job was stopped at this very instant; another one waits, and the node is free",
+        special="what was ordered a moment ago is not taken back in a second call",
+        instead="the stopped job starts again at once",
+        rule="commitment",
+        snapshot=snap,
+        accepted=decision(snap, [start("new", {"n1": 1})]),
+        refused=decision(snap, [start("new", {"n1": 1}), start("gone", {"n1": 1})]),
+    )
+
+
 def _charged_first() -> Authored:
     works = [ran(job("paid", "a", 4), "n1"), ran(job("free", "a", 4, min_runtime=0), "n1", charged=False), job("new", "b", 4)]
     snap = snapshot(nodes(1), AB, works, preempt_under_entitlement=True)
@@ -297,7 +350,8 @@ TWINS = [
     make()
     for make in (
         _capacity, _gang, _single_node_task, _topology_required, _topology_segment, _eligibility, _protection, _health,
-        _health_deadline, _funding, _gpu_limit, _express, _max_preemptions, _licence, _beneficiary, _charged_first, _minimal,
+        _health_deadline, _funding, _gpu_limit, _express, _max_preemptions, _licence, _reservation, _lease, _commitment,
+        _beneficiary, _charged_first, _minimal,
         _work_conservation, _unallocated_last,
     )
 ]  # fmt: skip
