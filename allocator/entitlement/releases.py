@@ -16,22 +16,25 @@ from allocator.topology import BoolArray, IntArray, Layout
 @dataclass(slots=True, eq=False)
 class Releases:
     """`row[r]` is the instant from which the GPUs of a run may be had, 0 where they may be had at any time or it does not
-    run, shape (num_workloads,); `node[n]` the latest of those on a node, shape (num_nodes,)."""
+    run, shape (num_workloads,); `node[n]` the latest of those on a node, shape (num_nodes,). `actual[n]` counts the promises
+    made at this very instant too."""
 
     row: IntArray
     node: IntArray
+    actual: IntArray
 
-    def promise(self, row: int, nodes: Iterable[int], until: int) -> tuple[IntArray, IntArray]:
+    def promise(self, row: int, nodes: Iterable[int], until: int) -> tuple[IntArray, IntArray, IntArray]:
         """Make a promise; returns what `restore` needs to take it back."""
-        saved = self.row.copy(), self.node.copy()
+        saved = self.row.copy(), self.node.copy(), self.actual.copy()
         self.row[row] = until
         where = list(nodes)
         self.node[where] = np.maximum(self.node[where], until)
+        self.actual[where] = np.maximum(self.actual[where], until)
         return saved
 
-    def restore(self, saved: tuple[IntArray, IntArray]) -> None:
+    def restore(self, saved: tuple[IntArray, IntArray, IntArray]) -> None:
         """Take back the last promise."""
-        self.row, self.node = saved
+        self.row, self.node, self.actual = saved
 
 
 def read_releases(works: Sequence[Workload], layout: Layout, contract: Contract, notice: int, now: int) -> Releases:
@@ -54,7 +57,12 @@ def read_releases(works: Sequence[Workload], layout: Layout, contract: Contract,
             row[index] = run.terminating_until if run.terminating_until > now else now + max(1, notice)
         where = [layout.index[name] for name in run.placement]
         node[where] = np.maximum(node[where], row[index])
-    return Releases(row, node)
+    actual = node.copy()
+    for index in np.flatnonzero(contract.protected & (contract.forced == Forced.NONE) & made_now(contract, now)).tolist():
+        run = works[index].run
+        where = [] if run is None else [layout.index[name] for name in run.placement]
+        actual[where] = np.maximum(actual[where], contract.protected_until[index])
+    return Releases(row, node, actual)
 
 
 def made_now(contract: Contract, now: int) -> BoolArray:

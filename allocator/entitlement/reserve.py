@@ -32,8 +32,16 @@ class Planner:
         return int(in_time.sum()) - sum(other.nodes for other in others if other.overlaps(one))
 
     def stands(self, one: Reserved) -> bool:
-        """Whether its number of nodes comes free by its start."""
-        return self.free_at(one, max(one.start, self.now)) >= one.nodes
+        """Whether its number of nodes comes free by its start, promises made at this very instant apart and counted."""
+        start = max(one.start, self.now)
+        return self.free_at(one, start) >= one.nodes and self._free_after(one, start, one.usable) >= one.nodes
+
+    def _free_after(self, one: Reserved, instant: int, nodes: BoolArray) -> int:
+        """Of these nodes, those that all promises and other reservations leave at an instant."""
+        in_time = nodes & (self.releases.actual <= instant) & (self.layout.deadline >= instant + one.promise)
+        others = (other for other in self.found if other.row >= 0 and other.row != one.row)
+        held = sum(other.nodes for other in others if other.holds_at(instant, self.now) and other.overlaps(one))
+        return int(in_time.sum()) - held
 
     def all_stand(self) -> bool:
         """Whether every reservation found so far comes free in time."""
@@ -83,7 +91,7 @@ class Planner:
 
     def _instants(self, one: Reserved) -> list[int]:
         """When its nodes come free, from the first instant at which there are enough of them on."""
-        ends = np.sort(np.maximum(self.releases.node[one.usable], self.now))
+        ends = np.sort(np.maximum(self.releases.actual[one.usable], self.now))
         ends = ends[min(one.nodes, len(ends)) - 1 :] if len(ends) else ends
         later = [max(other.start, self.now) + other.promise for other in self.found if other.overlaps(one)]
         return sorted({instant for instant in (*ends.tolist(), *later) if instant < NEVER})
@@ -141,8 +149,16 @@ class Planner:
             nodes = np.flatnonzero(in_time)
             nodes = nodes[np.lexsort((nodes, order[nodes]))]
             spare = max(0, self.free_at(one, start) - one.nodes)
+            while spare and self._free_after(one, start, _without(in_time, nodes[:spare])) < one.nodes:
+                spare -= 1
             limit[nodes[spare:]] = np.minimum(limit[nodes[spare:]], start)
         return limit
+
+
+def _without(mask: BoolArray, nodes: IntArray) -> BoolArray:
+    rest = mask.copy()
+    rest[nodes] = False
+    return rest
 
 
 def in_domain(layout: Layout, draft: Reserved, work: Workload, path: tuple[str, ...] | None) -> Reserved | None:
