@@ -31,17 +31,31 @@ def read_record(path: Path) -> list[Known]:
 
 
 def write_record(path: Path, runs: Sequence[Run], machine: Mapping[str, str]) -> None:
-    """Replace the rows of the instances that ran and keep the others, in order.
+    """Replace the rows of the instances that ran unless they say less, and keep the others, in order.
 
-    Instances without a bound of these runs, from files, and answers that break a rule are left out.
+    Instances without a bound of these runs, from files, and answers that break a rule are left out. A row is kept where it is
+    of the same snapshot, tighter, and not contradicted.
     """
     kept: list[dict[str, object]] = [dict(row) for row in _raw_rows(path)] if path.exists() else []
+    known = {(row.instance, row.seed): row for row in read_record(path)} if path.exists() else {}
     out = io.StringIO()
     writer = csv.DictWriter(out, FIELDS, lineterminator="\n", extrasaction="ignore")
     writer.writeheader()
-    rows = {(str(row["instance"]), int(str(row["seed"]))): row for row in (*kept, *_rows(runs, machine))}
+    rows = {(str(row["instance"]), int(str(row["seed"]))): row for row in kept}
+    for row in _rows(runs, machine):
+        new = _known({name: str(value) for name, value in row.items()})
+        if not _says_more(known.get((new.instance, new.seed)), new):
+            rows[new.instance, new.seed] = row
     writer.writerows(rows[key] for key in sorted(rows))
     path.write_text(out.getvalue(), encoding="utf-8")
+
+
+def _says_more(old: Known | None, new: Known) -> bool:
+    """Whether what is recorded is of the same snapshot, lies inside the new bounds, and is tighter."""
+    if old is None or old.digest != new.digest:
+        return False
+    inside = new.lower_bound <= old.lower_bound and old.upper_bound <= new.upper_bound
+    return inside and (old.lower_bound, old.upper_bound) != (new.lower_bound, new.upper_bound)
 
 
 def _rows(runs: Iterable[Run], machine: Mapping[str, str]) -> list[dict[str, object]]:

@@ -146,6 +146,12 @@ def test_known_bounds_are_kept_by_instance_and_seed(tmp_path: Path) -> None:
     assert (another.instance, another.seed, another.lower_bound, another.upper_bound) == ("another", 2, 1_000, 2_000)
     assert (one.instance, one.lower_bound, one.upper_bound, one.digest) == ("one", 2_592_000, 2_592_000, "sha256:0")
     assert path.read_text().splitlines()[2].split(",")[6] == "cp-sat"
+    write_record(path, [run(bound=1, objective=2_592_001)], MACHINE)
+    assert read_record(path)[1] == one, "says less"
+    write_record(path, [run(bound=1, objective=2_592_001, digest="sha256:1")], MACHINE)
+    assert read_record(path)[1].lower_bound == 1, "of another snapshot"
+    write_record(path, [run(bound=5, objective=2_592_000, digest="sha256:1")], MACHINE)
+    assert read_record(path)[1].lower_bound == 5, "says more"
     path.write_text("instance,seed\none,1\n")
     with pytest.raises(SnapshotError, match=r"bounds\.csv"):
         read_record(path)
