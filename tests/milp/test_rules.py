@@ -20,7 +20,7 @@ from tests.milp.fixing import cpsat_value, milp_value, random_solution, solution
 
 TWINS = Path(__file__).parents[2] / "instances" / "rules"
 
-LEFT_TO_THE_LAST_PASS = {"beneficiary", "minimal", "work_conservation"}
+LEFT_TO_THE_LAST_PASS = {"beneficiary", "lease", "minimal", "work_conservation"}
 """Rules that exact models leave out: most of an optimum obeys them by itself."""
 
 AB = [budget("a"), budget("b")]
