@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from fractions import Fraction
 
 import numpy as np
 
 from allocator.epoch.problem import EpochProblem, charged_twins
 from allocator.epoch.solution import EpochSolution
-from allocator.topology.layout import IntArray
+from allocator.topology.layout import CPUS, GPUS, MEMORY, IntArray
 
 
 def most_units(problem: EpochProblem) -> IntArray:
@@ -44,6 +46,24 @@ def counts_of(problem: EpochProblem, solution: EpochSolution) -> tuple[Counter[t
             if problem.offers.units[j] > 1:
                 units[j, int(problem.classes.cell[k])] += number
     return counts, units
+
+
+def binding_resources(problem: EpochProblem, k: int, shapes: Sequence[int]) -> list[int]:
+    """GPUs, and the resources that can run out on one node of a class before its GPUs do.
+
+    With p the most that a unit takes of a resource per GPU, units take no more of it than p times their GPUs. So the row of a
+    resource follows from that of the GPUs where p times the GPUs left, whatever is stopped, is no more than what is left of it.
+    """
+    need, free = problem.shapes.need[:, list(shapes)], problem.classes.free[:, k]
+    own = np.array([room for _, room in problem.classes.residents[k]], dtype=np.int64).reshape(-1, 3).T
+    found = [GPUS] if need.size else []
+    for resource in (CPUS, MEMORY):
+        most = max((Fraction(int(r), int(g)) for r, g in zip(need[resource], need[GPUS], strict=True)), default=Fraction(0))
+        spare = [int(r) * most.denominator - int(g) * most.numerator for r, g in zip(own[resource], own[GPUS], strict=True)]
+        left = int(free[resource]) * most.denominator - int(free[GPUS]) * most.numerator
+        if most and left + sum(min(0, surplus) for surplus in spare) < 0:
+            found.append(resource)
+    return found
 
 
 def by_value(values: IntArray) -> list[list[int]]:

@@ -12,11 +12,14 @@ from pulp import LpAffineExpression as Linear
 from allocator.epoch.afterthoughts import gives_way
 from allocator.epoch.problem import EpochProblem, LimitRow
 from allocator.models.milp.variables import Variables, range_of, total
-from allocator.models.queries import by_value, twin_rows
-from allocator.topology.layout import CPUS, GPUS, MEMORY, IntArray
+from allocator.models.queries import binding_resources, by_value, twin_rows
+from allocator.topology.layout import GPUS, IntArray
 
 Reason = tuple[Linear, int]
 """An expression and the least value of it that makes a stop right."""
+
+LARGEST_COEFFICIENT = 64
+"""Rows of larger coefficients are scaled down."""
 
 
 class Constraints:
@@ -50,7 +53,7 @@ class Constraints:
         self._unallocated_last()
 
     def _add(self, row: pulp.LpConstraint) -> None:
-        self._model.addConstraint(row)
+        self._model.addConstraint(_scaled(row))
 
     def _where(self, literal: pulp.LpVariable, expression: Linear, least: int) -> None:
         """An expression is at least `least` where the literal is 1; the bounds of its variables give the tightest big-M."""
@@ -142,7 +145,7 @@ class Constraints:
         problem, variables = self._problem, self._variables
         units, shapes = variables.units_on(k, variables.shapes_on(k))
         residents = problem.classes.residents[k]
-        for resource in (GPUS, CPUS, MEMORY):
+        for resource in binding_resources(problem, k, shapes):
             need = [int(problem.shapes.need[resource, s]) for s in shapes]
             free = int(problem.classes.free[resource, k])
             used = total(units, need)
@@ -259,8 +262,7 @@ class Constraints:
         """
         stop, reasons = self._variables.stop[victim], []
         for k in sorted({int(k) for k in self._problem.node_class[self._problem.victims.nodes[victim]] if k >= 0}):
-            for resource in (GPUS, CPUS, MEMORY):
-                reasons += self._needed_on(victim, k, resource, express)
+            reasons += self._needed_on(victim, k, express)
         if not express:
             reasons += [self._needed_under(victim, row) for row in self._problem.limits if victim in row.victims]
         reasons = [(need, least) for need, least in reasons if range_of(need)[1] >= least]
@@ -270,20 +272,20 @@ class Constraints:
         if len(reasons) != 1:
             self._add(total([stop]) <= total(literals))
 
-    def _needed_on(self, victim: int, k: int, resource: int, express: bool) -> list[Reason]:
-        """That the beneficiaries on one node exceed, in one resource, what is left beside the victim; none if they cannot."""
+    def _needed_on(self, victim: int, k: int, express: bool) -> list[Reason]:
+        """That the beneficiaries on one node exceed, in some resource, what is left beside the victim; none if they cannot."""
         problem, variables = self._problem, self._variables
         wanted = problem.shapes.express if express else problem.shapes.charged
-        fit = [s for s in variables.shapes_on(k) if wanted[s] and problem.shapes.need[resource, s]]
-        units, shapes = variables.units_on(k, fit)
-        others = [(r, own[resource]) for r, own in problem.classes.residents[k] if r != victim]
-        gives = [(r, own) for r, own in others if not express and not problem.victims.charged[r]]
-        leaving = [(r, own) for r, own in others if express or problem.victims.charged[r]]
-        if not units:
-            return []
-        need = total(units, [int(problem.shapes.need[resource, s]) for s in shapes]) + self._promoted(gives)
-        freed = total([variables.stop[r] for r, _ in leaving], [own for _, own in leaving])
-        return [(need - freed, int(problem.classes.free[resource, k]) + sum(own for _, own in gives) + 1)]
+        units, shapes = variables.units_on(k, [s for s in variables.shapes_on(k) if wanted[s]])
+        reasons = []
+        for resource in binding_resources(problem, k, shapes):
+            others = [(r, own[resource]) for r, own in problem.classes.residents[k] if r != victim]
+            gives = [(r, own) for r, own in others if not express and not problem.victims.charged[r]]
+            leaving = [(r, own) for r, own in others if express or problem.victims.charged[r]]
+            need = total(units, [int(problem.shapes.need[resource, s]) for s in shapes]) + self._promoted(gives)
+            freed = total([variables.stop[r] for r, _ in leaving], [own for _, own in leaving])
+            reasons.append((need - freed, int(problem.classes.free[resource, k]) + sum(own for _, own in gives) + 1))
+        return reasons
 
     def _promoted(self, residents: Sequence[tuple[int, int]]) -> Linear:
         """What those of the residents use that are promoted, and so are charged work from now on."""
@@ -357,3 +359,14 @@ class Constraints:
 def _units(room: IntArray, need: IntArray) -> int:
     """Units that some room holds."""
     return min(int(room[r] // need[r]) for r in range(len(need)) if need[r] > 0)
+
+
+def _scaled(row: pulp.LpConstraint) -> pulp.LpConstraint:
+    """The row, divided by a power of two if its coefficients are large: exact, and what a dual may be off counts for less."""
+    largest = max(map(abs, row.values()), default=0)
+    if largest <= LARGEST_COEFFICIENT:
+        return row
+    unit = 1 << int(largest // LARGEST_COEFFICIENT).bit_length()
+    return pulp.LpConstraint(
+        Linear({variable: factor / unit for variable, factor in row.items()}), row.sense, rhs=-row.constant / unit
+    )
