@@ -16,8 +16,8 @@ LIMIT = 60.0
 
 def chunks(usual: int, long: int, size: int) -> list[Any]:
     """Test parameters: the seeds below `usual`, or below `long` in a long fuzz run, `size` at a time."""
-    count = long if FUZZ else usual
+    count, marks = (long, [pytest.mark.fuzz]) if FUZZ else (usual, [])
     return [
-        pytest.param(range(first, min(first + size, count)), id=f"{first}-{min(first + size, count) - 1}")
+        pytest.param(range(first, min(first + size, count)), id=f"{first}-{min(first + size, count) - 1}", marks=marks)
         for first in range(0, count, size)
     ]

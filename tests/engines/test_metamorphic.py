@@ -25,6 +25,8 @@ T = TypeVar("T")
 TIMES = 10 if FUZZ else 1
 """Tiny snapshots for each property, in units of the usual number."""
 
+pytestmark = [pytest.mark.fuzz] if FUZZ else []
+
 SIZES = {"mixed": 128, "odd": 128, "drain": 128}
 """Families of generated snapshots, and GPUs at which every engine proves its answer in a second or two."""
 
