@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from random import Random
 
 import numpy as np
@@ -16,7 +15,7 @@ from allocator.engine.report import decision_of
 from allocator.entitlement import Entitlement, entitle
 from allocator.epoch import EpochProblem, EpochSolution, compile_epoch
 from allocator.epoch.decode import decode_counts
-from allocator.epoch.solution import Placement, value_of
+from allocator.epoch.solution import value_of
 from allocator.models.cpsat import solver as cpsat
 from allocator.models.cpsat.variables import Variables
 from allocator.models.protocol import Limits
@@ -24,6 +23,7 @@ from allocator.models.registry import EXACT_ENGINES, exact_engine
 from allocator.verify import score_of, verify
 from tests.builders import budget, job, node, nodes, running, snapshot
 from tests.engines.epoch import Epoch
+from tests.engines.layout import check_layout
 from tests.engines.mixes import mixed_snapshot
 from tests.engines.reports import plain_report
 from tests.engines.seeds import FUZZ, chunks
@@ -62,34 +62,6 @@ def all_of(variables: Variables) -> list[cp_model.IntVar]:
     """All variables that a decision is made of."""
     units = [variable for cells in variables.units for variable in cells.values()]
     return [*variables.start, *variables.stop, *variables.promote, *variables.count.values(), *units]
-
-
-def check_layout(problem: EpochProblem, solution: EpochSolution) -> None:
-    """Every node holds what lies on it, every gang is whole and lies where it may."""
-    free = problem.free.copy()
-    for r in solution.stops:
-        free[:, problem.victims.nodes[r]] += problem.victims.need[r]
-    for j, placement in solution.starts.items():
-        shape = int(problem.offers.shape[j])
-        assert sum(placement.values()) == problem.offers.units[j]
-        for n, units in placement.items():
-            assert units > 0
-            assert problem.shapes.open_to[shape, n]
-            free[:, n] -= units * problem.shapes.need[:, shape]
-        check_topology(problem, j, placement)
-    touched = [n for placement in solution.starts.values() for n in placement]
-    assert np.all(free[:, touched] >= 0)
-
-
-def check_topology(problem: EpochProblem, j: int, placement: Placement) -> None:
-    offers = problem.offers
-    if offers.required[j] >= 0:
-        assert len({int(problem.node_domain[offers.required[j], n]) for n in placement}) == 1
-    if offers.segment_level[j] >= 0:
-        tasks: Counter[int] = Counter()
-        for n, units in placement.items():
-            tasks[int(problem.node_domain[offers.segment_level[j], n])] += units
-        assert sum(count % int(offers.segment_units[j]) > 0 for count in tasks.values()) <= 1
 
 
 @pytest.mark.parametrize("seeds", SEEDS)
