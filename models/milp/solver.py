@@ -113,7 +113,7 @@ def run(model: Model, seconds: float, gap: int = 0, seed: int = 0, values: Mappi
     # HiGHS refuses to run with other threads than whoever ran it first in this process: no pool is found, and none left.
     highspy.Highs.resetGlobalScheduler(True)
     try:
-        model.rows.solve(_Solver(values or {}, **options))
+        model.rows.solve(_Solver(options, values or {}))
     finally:
         highspy.Highs.resetGlobalScheduler(True)
 
@@ -130,14 +130,14 @@ class _QuietHighs(highspy.Highs):
 class _Solver(pulp.HiGHS):  # type: ignore[misc]  # PuLP has no types
     """PuLP's interface to HiGHS, with values to start from, and options that are checked: PuLP passes over refused ones."""
 
-    def __init__(self, values: Mapping[pulp.LpVariable, int], **options: float | bool) -> None:
-        super().__init__(**options)
-        self._values = values
+    def __init__(self, options: Mapping[str, float | bool], values: Mapping[pulp.LpVariable, int]) -> None:
+        super().__init__()
+        self._own_options, self._values = options, values
 
     def createAndConfigureSolver(self, lp: pulp.LpProblem) -> None:  # noqa: N802
         """Called by PuLP before it hands over the rows."""
         lp.solverModel = _QuietHighs()  # type: ignore[no-untyped-call]
-        for name, value in self.optionsDict.items():
+        for name, value in self._own_options.items():
             if lp.solverModel.setOptionValue(name, value) != highspy.HighsStatus.kOk:
                 raise ValueError(f"HiGHS refuses {value!r} for its option {name}")
 

@@ -165,7 +165,16 @@ def test_the_tolerance_covers_what_moves_and_stays_below_a_unit() -> None:
 def test_an_option_that_highs_does_not_know_is_an_error() -> None:
     model = milp.build(compile_epoch(entitle(one_job())))
     with pytest.raises(ValueError, match="no_such_option"):
-        model.rows.solve(milp._Solver({}, no_such_option=1))
+        model.rows.solve(milp._Solver({"no_such_option": 1}, {}))
+
+
+def test_options_reach_highs() -> None:
+    model = milp.build(compile_epoch(entitle(one_job())))
+    milp.run(model, seconds=9.0, gap=10**6, seed=5)
+    known = {"threads": 1, "random_seed": 5, "time_limit": 9.0, "mip_rel_gap": 0.0, "output_flag": False}
+    known["mip_feasibility_tolerance"] = milp.PRIMAL_TOLERANCE
+    assert {name: model.rows.solverModel.getOptionValue(name)[1] for name in known} == known
+    assert model.rows.solverModel.getOptionValue("mip_abs_gap")[1] * model.objective.unit == pytest.approx(10**6 + 1, abs=0.01)
 
 
 def test_highs_runs_with_one_thread_whatever_ran_before() -> None:
