@@ -7,11 +7,18 @@ from typing import cast
 
 from allocator.models.protocol import Engine
 
-_MODULES = {"cp-sat": "allocator.models.cpsat.solver", "milp": "allocator.models.milp.solver"}
+EXACT_ENGINES = ("cp-sat", "milp")
 
-EXACT_ENGINES = tuple(_MODULES)
+BOUND = "bound"
+"""Not an engine to ask for by name: the step of the portfolio that bounds large problems."""
+
+_MODULES = {
+    "cp-sat": "allocator.models.cpsat.solver",
+    "milp": "allocator.models.milp.solver",
+    BOUND: "allocator.models.greedy.bound",
+}
 
 
 def exact_engine(name: str) -> Engine:
-    """The solve function of an exact engine."""
+    """The solve function of an exact engine, or of the step `bound`."""
     return cast(Engine, import_module(_MODULES[name]).solve)

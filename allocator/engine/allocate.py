@@ -18,6 +18,7 @@ from allocator.entitlement.costs import Score
 from allocator.epoch import EpochProblem, EpochSolution, compile_epoch
 from allocator.explain.annotate import annotate
 from allocator.models.process import shared_process
+from allocator.models.registry import EXACT_ENGINES
 from allocator.verify import verify
 from allocator.verify.score import score_of
 from allocator.wire import snapshot_digest
@@ -84,9 +85,10 @@ def allocate(
         ent = entitle(snapshot)
     with clock.step("compile"):
         problem = compile_epoch(ent)
-    call = _Call(ent, problem, clock, digest, seed)
+    enough = round(gap * problem.step_gpus * 1000)
+    call = _Call(ent, problem, clock, digest, seed, enough)
     answers = first_answer(problem, clock)
-    improve(answers, engine, clock, round(gap * problem.step_gpus * 1000), seed, lambda: call.prepare(answers))
+    improve(answers, engine, clock, enough, seed, lambda: call.prepare(answers))
     return call.finish(answers)
 
 
@@ -107,8 +109,9 @@ RESERVE = 1.5
 class _Call:
     """One call once it is compiled: gets answers ready, and gives the best one that the verifier accepts."""
 
-    def __init__(self, ent: Entitlement, problem: EpochProblem, clock: Clock, digest: str, seed: int) -> None:
-        self._ent, self._problem, self._clock, self._digest, self._seed = ent, problem, clock, digest, seed
+    def __init__(self, ent: Entitlement, problem: EpochProblem, clock: Clock, digest: str, seed: int, gap: int) -> None:
+        self._ent, self._problem, self._clock, self._digest = ent, problem, clock, digest
+        self._seed, self._gap = seed, gap
         self._keep_score = score_of(after_plan(ent, plan_of(problem, KEEP))).total
         self._mended: dict[int, tuple[Plan, Score]] = {}
 
@@ -165,7 +168,8 @@ class _Call:
         for note in refuted:
             logger.error("%s", note)
         absolute = None if bound is None else self._keep_score + bound
-        report = _report(self._problem, rung, answers, score, absolute, self._seed, notes + refuted)
+        notes = notes + refuted
+        report = _report(self._problem, rung, answers, score, absolute, self._gap, self._seed, notes)
         return decision_of(self._ent, plan, self._digest, report, {})
 
 
@@ -190,14 +194,21 @@ def _bound_of(answers: Answers, value: int) -> tuple[int | None, list[str]]:
 
 
 def _report(
-    problem: EpochProblem, rung: Rung, answers: Answers, score: Score, bound: int | None, seed: int, notes: list[str]
+    problem: EpochProblem,
+    rung: Rung,
+    answers: Answers,
+    score: Score,
+    bound: int | None,
+    gap: int,
+    seed: int,
+    notes: list[str],
 ) -> SolverReport:
-    """What the answer is worth and what is proven of it."""
+    """What the answer is worth and what is proven of it: optimal is what lies within the gap that was asked for."""
     objective = score.total
-    proven = bound is not None and objective <= bound
+    proven = bound is not None and objective - bound <= gap
     exact = [result.engine for result in answers.results if result.bound is not None]
     engine = rung.engine if rung.engine != "keep" else (exact[-1] if proven else "greedy")
-    name = "exact" if proven or engine in exact else rung.engine
+    name = "exact" if proven or engine in EXACT_ENGINES else rung.engine
     return SolverReport(
         rung=name,
         engine=engine,

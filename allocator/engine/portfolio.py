@@ -10,9 +10,10 @@ from allocator.engine.clock import Clock
 from allocator.epoch import EpochProblem, EpochSolution
 from allocator.epoch.solution import value_of
 from allocator.models.greedy import solver as greedy
+from allocator.models.greedy.bound import pays
 from allocator.models.process import shared_process
 from allocator.models.protocol import EngineResult, Limits, Status
-from allocator.models.registry import EXACT_ENGINES
+from allocator.models.registry import BOUND, EXACT_ENGINES
 
 logger = logging.getLogger(__name__)
 
@@ -23,6 +24,9 @@ LEAST_SECONDS = 0.02
 
 CHILD_SHARE = 0.95
 """The child is told to end after this part of its time; the rest is for the way back, and then it is killed."""
+
+BOUND_SHARE = 0.6
+"""The step that bounds large problems gets this part of the time; the exact engines get what it leaves."""
 
 KEEP = EngineResult("keep", Status.FEASIBLE, EpochSolution(), 0, None)
 """Stop what must stop, start nothing: always possible."""
@@ -80,18 +84,18 @@ def improve(answers: Answers, engine: str, clock: Clock, gap: int, seed: int, pr
         which are left for the best one at the end.
     """
     reserve: float | None = None
-    for name in _exact(engine):
+    for name in _exact(engine, answers.problem):
         if answers.closed(gap):
             break
-        seconds = clock.left - (reserve or 0.0)
+        seconds = (clock.left - (reserve or 0.0)) * (BOUND_SHARE if name == BOUND else 1.0)
         if seconds < LEAST_SECONDS:
             answers.notes.append(f"{name}: no time left")
             continue
-        limits = Limits(seconds * CHILD_SHARE, gap, seed)
+        limits, others = Limits(seconds * CHILD_SHARE, gap, seed), clock.left - seconds
         with clock.step(name), shared_process().solving(name, answers.problem, limits, answers.best.solution) as answer:
             if reserve is None:
                 reserve = prepare()
-            answers.add(_read(name, answer, clock.deadline - reserve))
+            answers.add(_read(name, answer, clock.deadline - max(reserve, others)))
 
 
 def _read(name: str, answer: Callable[[float], EngineResult], deadline: float) -> EngineResult:
@@ -117,7 +121,9 @@ def _checked(problem: EpochProblem, result: EngineResult) -> EngineResult:
     return replace(result, value=value, bound=None, note=f"its solution is worth {value}, not {result.value}")
 
 
-def _exact(engine: str) -> Iterable[str]:
+def _exact(engine: str, problem: EpochProblem) -> Iterable[str]:
     if engine == "greedy":
         return ()
-    return EXACT_ENGINES if engine == "portfolio" else (engine,)
+    if engine != "portfolio":
+        return (engine,)
+    return (BOUND, *EXACT_ENGINES) if pays(problem) else EXACT_ENGINES

@@ -97,13 +97,32 @@ def _cuts(problem: EpochProblem, group: IntArray, room: IntArray, need: IntArray
     sizes = sorted(set(need.tolist()))
     if any(large % small for small, large in pairwise(sizes)):
         return
-    for k in np.flatnonzero(problem.classes.size == 1).tolist():
-        whole = int(room[k])
-        for size in sizes[1:]:
-            most = whole // size * size
-            if most < whole and most:
-                yield int(group[k]), size, -1, most, most
-            for r, own in problem.classes.residents[k]:
-                least = (whole - own[GPUS]) // size * size
-                if most > least and whole - own[GPUS] > least:
-                    yield int(group[k]), size, r, least, most
+    num_victims = np.array([len(own) for own in problem.classes.residents], dtype=np.int64)
+    for g in range(int(group.max(initial=-1)) + 1):
+        members = np.flatnonzero(group == g)
+        if not num_victims[members].any():
+            yield from _cuts_of_free(g, room[members], problem.classes.size[members], sizes)
+        elif len(members) == 1 and problem.classes.size[members[0]] == 1:
+            yield from _cuts_of_held(g, int(room[members[0]]), problem.classes.residents[int(members[0])], sizes)
+
+
+def _cuts_of_free(g: int, whole: IntArray, nodes: IntArray, sizes: list[int]) -> Iterator[tuple[int, int, int, int, int]]:
+    """Of classes without victims: every node is used up to a multiple of the size."""
+    for size in sizes[1:]:
+        most = int((whole // size * size * nodes).sum())
+        if 0 < most < int((whole * nodes).sum()):
+            yield g, size, -1, most, most
+
+
+def _cuts_of_held(
+    g: int, whole: int, residents: tuple[tuple[int, IntArray], ...], sizes: list[int]
+) -> Iterator[tuple[int, int, int, int, int]]:
+    """Of one node: what a victim holds may cut more from the multiple than its own GPUs."""
+    for size in sizes[1:]:
+        most = whole // size * size
+        if 0 < most < whole:
+            yield g, size, -1, most, most
+        for r, own in residents:
+            least = (whole - own[GPUS]) // size * size
+            if most > least and whole - own[GPUS] > least:
+                yield g, size, r, least, most

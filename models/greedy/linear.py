@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import highspy
@@ -23,6 +24,27 @@ _OPTIONS: dict[str, bool | int | float | str] = {
     "output_flag": False, "threads": 1, "presolve": "off", "solver": "simplex",
     "simplex_iteration_limit": MOST_ITERATIONS, "time_limit": MOST_SECONDS,
 }  # fmt: skip
+
+
+PRIMAL_TOLERANCE = 1e-9
+"""How far whole numbers and rows may be off where columns are whole numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class WholeLimits:
+    """`gap` is the distance of value and bound at which to stop, in units of the objective."""
+
+    seconds: float
+    gap: float
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class WholeAnswer:
+    """The best values of the first columns, None where none were found, and a bound that no tolerance makes wrong."""
+
+    values: FloatArray | None
+    bound: float
 
 
 class LinearModel:
@@ -77,6 +99,40 @@ class LinearModel:
     def bound(self, column: int, lower: float, upper: float) -> None:
         """Change the bounds of a column of the loaded model."""
         self._solver.changeColBounds(column, lower, upper)
+
+    def solve_whole(self, num_columns: int, limits: WholeLimits) -> WholeAnswer:
+        """The optimum with the first columns whole numbers, or what is known of it at the limits. For a model that is new."""
+        solver = self._solver
+        for column in range(num_columns):
+            solver.changeColIntegrality(column, highspy.HighsVarType.kInteger)
+        for name, setting in {
+            "presolve": "on", "solver": "choose", "simplex_iteration_limit": 2**31 - 1, "random_seed": limits.seed,
+            "time_limit": max(0.001, limits.seconds), "mip_rel_gap": 0.0, "mip_abs_gap": limits.gap,
+            "mip_feasibility_tolerance": PRIMAL_TOLERANCE,
+        }.items():  # fmt: skip
+            if solver.setOptionValue(name, setting) != highspy.HighsStatus.kOk:
+                raise ValueError(f"HiGHS refuses {setting!r} for its option {name}")
+        solver.run()
+        info = solver.getInfo()
+        found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+        values = np.array(solver.getSolution().col_value[:num_columns]) if found else None
+        return WholeAnswer(values, float(info.mip_dual_bound) - self._tolerance())
+
+    def _tolerance(self) -> float:
+        """How far above the truth the bound may lie: a reduced cost or a dual may be off by a tenth of the primal tolerance,
+        which counts once for each unit that its column or row can move; a node may be cut off a primal tolerance too early.
+        """
+        moves = sum(float(upper.sum()) for upper in self._upper)
+        for low, high in self._bounds:
+            span = high - low
+            moves += float(span[np.isfinite(span)].sum())
+        moves += self._largest_activity()
+        return PRIMAL_TOLERANCE + PRIMAL_TOLERANCE / 10 * moves
+
+    def _largest_activity(self) -> float:
+        """What the rows that have one bound only could move by: the largest sums of their entries."""
+        upper = np.concatenate(self._upper)
+        return float(sum(np.abs(np.asarray(value) * upper[column]).sum() for _, column, value in self._entries))
 
     def solve(self, num_columns: int) -> tuple[float, FloatArray] | None:
         """The optimum and the first columns there; None if there is none. Starts from where the last solve ended."""

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from allocator.epoch.problem import EpochProblem
-from allocator.epoch.solution import steps_between
+from allocator.epoch.solution import fragmentation_value, steps_between
 from allocator.models.greedy.groups import Groups, forms_of
-from allocator.models.greedy.linear import FloatArray, LinearModel
+from allocator.models.greedy.linear import FloatArray, LinearModel, WholeLimits
 from allocator.topology.layout import CPUS, GPUS, MEMORY, UNLIMITED, IntArray
 
 COST_UNIT = 3.6e6
@@ -63,17 +63,27 @@ class Relaxation:
         found = self._rows.solve(self.num_choices)
         return None if found is None else Relaxed((found[0] + self._constant) * COST_UNIT, found[1])
 
+    def solve_whole(self, seconds: float, gap: float, seed: int) -> tuple[FloatArray | None, float]:
+        """Whole choices instead of fractions: the best that is found, None if nothing is, and a bound on every decision.
+
+        `gap` and the bound are in 1/1000 GPU-second. Every decision satisfies what is stated here, and what is not stated
+        (topology, spread, broken-up nodes) only costs, but that nodes which keep breaks up may be filled after all.
+        """
+        answer = self._rows.solve_whole(self.num_choices, WholeLimits(seconds, gap / COST_UNIT, seed))
+        broken = fragmentation_value(self.problem, self.problem.whole_placed)
+        return answer.values, (answer.bound + self._constant) * COST_UNIT - broken
+
     @property
     def num_columns(self) -> int:
         """Columns of the model."""
         return self._rows.num_columns
 
     def _columns(self) -> None:
-        """Offers, victims, promotions. Nothing starts under a vertex that holds more than its limit already."""
+        """Offers, victims, promotions. Nothing starts under a vertex that is to keep more than its limit."""
         problem = self.problem
         self._upper = np.ones(self.num_choices)
         for row in problem.limits:
-            if row.kept + int(problem.victims.gpus[row.victims].sum()) > row.limit:
+            if row.kept > row.limit:
                 self._upper[row.offers] = 0.0
         costs = np.concatenate([-problem.offers.gain, problem.victims.cost, np.zeros(len(problem.promotions.work))])
         self._start, self._stop, self._promote = np.split(

@@ -1,0 +1,47 @@
+"""A bound, and a better answer: the relaxation with whole choices instead of fractions, and its choices carried out.
+
+It takes seconds where greedy takes milliseconds, and far less than the whole model where the cluster is large: measured at
+4,096 GPUs, one to two seconds to within 0.3 % of the cluster's time.
+"""
+
+from __future__ import annotations
+
+import math
+
+from allocator.epoch.problem import EpochProblem
+from allocator.epoch.solution import EpochSolution, value_of
+from allocator.models.greedy.objective import value_of_state
+from allocator.models.greedy.relaxation import Relaxation
+from allocator.models.greedy.rounding import Rounding
+from allocator.models.greedy.solver import NAME
+from allocator.models.protocol import EngineResult, Limits, Status
+
+FINE = 1e-5
+"""Share of the cluster's time to which the relaxation is solved where no gap is asked for: the rest is for exact engines."""
+
+MANY_CHOICES = 600
+"""Offers, victims and promotions from which on this pays: measured, below it CP-SAT alone proves the optimum sooner."""
+
+
+def pays(problem: EpochProblem) -> bool:
+    """Whether the problem is large enough for this step."""
+    return len(problem.offers.work) + len(problem.victims.work) + len(problem.promotions.work) >= MANY_CHOICES
+
+
+def solve(problem: EpochProblem, limits: Limits, guess: EpochSolution | None = None) -> EngineResult:
+    """Choose who starts and who stops by the relaxation, place that, and say what no decision can be better than."""
+    fine = FINE * 1000 * problem.step_gpus
+    relaxation = Relaxation(problem)
+    choices, bound = relaxation.solve_whole(limits.seconds, max(fine, limits.gap), limits.seed)
+    least = math.ceil(bound) if math.isfinite(bound) else None
+    if choices is None:
+        return EngineResult(NAME, Status.UNKNOWN, None, None, least)
+    rounding = Rounding(problem)
+    state = rounding.carry_out(choices)
+    best, value = state.solution(), value_of_state(state, rounding.curves)
+    rounding.mend(state)
+    if value_of_state(state, rounding.curves) < value:
+        best = state.solution()
+    value = value_of(problem, best)
+    proven = least is not None and value - least <= max(limits.gap, 0)
+    return EngineResult(NAME, Status.OPTIMAL if proven else Status.FEASIBLE, best, value, least)

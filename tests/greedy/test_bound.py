@@ -1,0 +1,70 @@
+"""The bound of the relaxation with whole choices: no decision is better, and what it chooses is worth what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from allocator.domain import Snapshot
+from allocator.engine import allocate
+from allocator.entitlement import entitle
+from allocator.epoch import compile_epoch, value_of
+from allocator.generate import generate_snapshot
+from allocator.models.cpsat import solver as reference
+from allocator.models.greedy import bound, solver
+from allocator.models.protocol import Limits, Status
+from tests.engines.mixes import mixed_snapshot
+from tests.engines.seeds import LIMIT, chunks
+from tests.engines.tiny import tiny_snapshot
+from tests.engines.tiny_contract import tiny_contract
+
+KINDS = [tiny_snapshot, tiny_contract, mixed_snapshot]
+
+
+def bounded(snapshot: Snapshot) -> bool:
+    """Check the bound against the reference model; whether the step chose as well as that."""
+    problem = compile_epoch(entitle(snapshot))
+    result, best = bound.solve(problem, Limits(LIMIT)), reference.solve(problem, Limits(LIMIT))
+    assert best.status is Status.OPTIMAL
+    assert best.value is not None
+    assert result.bound is not None
+    assert result.bound <= best.value
+    if result.solution is not None:
+        assert result.value == value_of(problem, result.solution)
+    return result.value == best.value
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("seeds", chunks(usual=60, long=3000, size=500))
+def test_no_decision_is_better_than_the_bound(kind: Callable[[int], Snapshot], seeds: range) -> None:
+    as_good = [bounded(kind(seed)) for seed in seeds]
+    assert sum(as_good) >= 0.7 * len(as_good)
+
+
+@pytest.mark.parametrize("pools", [1, 3])
+def test_the_bound_is_close_where_clusters_are_large(pools: int) -> None:
+    problem = compile_epoch(entitle(generate_snapshot(gpus=2048, seed=3, pools=pools)))
+    assert bound.pays(problem) == (pools == 3)
+    result = bound.solve(problem, Limits(LIMIT, gap=problem.step_gpus))
+    assert result.value is not None
+    assert result.bound is not None
+    assert 0 <= result.value - result.bound <= 0.01 * 1000 * problem.step_gpus
+    assert result.value <= (solver.solve(problem, Limits(0.0)).value or 0)
+
+
+def test_a_gap_that_the_bound_proves_needs_no_exact_engine() -> None:
+    snapshot = generate_snapshot(gpus=2048, seed=3, pools=3)
+    decision = allocate(snapshot, time_limit=LIMIT, gap=0.05)
+    assert decision.solver.gap is not None
+    assert 0 <= decision.solver.gap <= 0.05
+    assert (decision.solver.rung, decision.solver.engine, decision.solver.status) == ("exact", "greedy", "optimal")
+    assert "bound" in decision.timing
+    assert "cp-sat" not in decision.timing
+
+
+def test_nothing_in_time_is_no_bound() -> None:
+    problem = compile_epoch(entitle(generate_snapshot(gpus=1024, seed=3, pools=3)))
+    result = bound.solve(problem, Limits(0.0))
+    assert result.solution is None or result.value == value_of(problem, result.solution)
+    assert result.status in (Status.UNKNOWN, Status.FEASIBLE)
