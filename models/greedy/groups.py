@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -115,7 +115,7 @@ def _cuts_of_free(g: int, whole: IntArray, nodes: IntArray, sizes: list[int]) ->
 
 
 def _cuts_of_held(
-    g: int, whole: int, residents: tuple[tuple[int, IntArray], ...], sizes: list[int]
+    g: int, whole: int, residents: Sequence[tuple[int, tuple[int, int, int]]], sizes: list[int]
 ) -> Iterator[tuple[int, int, int, int, int]]:
     """Of one node: what a victim holds may cut more from the multiple than its own GPUs."""
     for size in sizes[1:]:

@@ -105,11 +105,12 @@ class LinearModel:
         solver = self._solver
         for column in range(num_columns):
             solver.changeColIntegrality(column, highspy.HighsVarType.kInteger)
-        for name, setting in {
+        settings: dict[str, bool | int | float | str] = {
             "presolve": "on", "solver": "choose", "simplex_iteration_limit": 2**31 - 1, "random_seed": limits.seed,
             "time_limit": max(0.001, limits.seconds), "mip_rel_gap": 0.0, "mip_abs_gap": limits.gap,
             "mip_feasibility_tolerance": PRIMAL_TOLERANCE,
-        }.items():  # fmt: skip
+        }  # fmt: skip
+        for name, setting in settings.items():
             if solver.setOptionValue(name, setting) != highspy.HighsStatus.kOk:
                 raise ValueError(f"HiGHS refuses {setting!r} for its option {name}")
         solver.run()
