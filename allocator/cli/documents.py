@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from allocator.domain import Decision, Issue, Snapshot, SnapshotError
+from allocator.domain import Decision, Issue, Snapshot, SnapshotError, Workload
 
 if TYPE_CHECKING:
     from allocator.wire.changes import ChangeSet
@@ -51,6 +51,13 @@ def read_changes(name: str) -> ChangeSet:
     from allocator.wire.changes import decode_changes
 
     return _read(name, decode_changes)
+
+
+def read_request(name: str, snapshot: Snapshot) -> Workload:
+    """Read a workload that has not been submitted, for this snapshot; issues name the file."""
+    from allocator.wire import decode_request
+
+    return _read(name, lambda data: decode_request(data, snapshot))
 
 
 def is_other_snapshot(snapshot: Snapshot, decision: Decision) -> str | None:

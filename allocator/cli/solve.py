@@ -33,7 +33,8 @@ def _finite(value: float) -> float:
     return value
 
 
-def _positive(value: float) -> float:
+def positive(value: float) -> float:
+    """A number of seconds that a limit may have."""
     if not _finite(value) > 0:
         raise typer.BadParameter(f"{value} is not above 0: give seconds, for example 10")
     return value
@@ -42,7 +43,7 @@ def _positive(value: float) -> float:
 @app.command()
 def solve(
     snapshot: SnapshotFile,
-    time_limit: Annotated[float, typer.Option(metavar="S", callback=_positive, help="Seconds until the answer.")] = 10.0,
+    time_limit: Annotated[float, typer.Option(metavar="S", callback=positive, help="Seconds until the answer.")] = 10.0,
     engine: Annotated[Engine, typer.Option(help="Engines that may answer.")] = Engine.PORTFOLIO,
     seed: Annotated[int, typer.Option(metavar="N", min=0, max=2**31 - 1, help="Seed of the engines.")] = 0,
     gap: Annotated[float, typer.Option(metavar="G", min=0.0, callback=_finite, help="Gap at which to stop.")] = 0.0,
@@ -53,16 +54,23 @@ def solve(
     started = time.monotonic()
     check_writable(out)
     found = read_snapshot(snapshot)
-    from allocator.engine import ENGINES, allocate
+    check_engine(engine)
+    from allocator.engine import allocate
 
-    if engine.value not in ENGINES:
-        raise typer.BadParameter(f"{engine.value} is not installed: choose one of {', '.join(ENGINES)}", param_hint="--engine")
     left = max(time_limit - (time.monotonic() - started), _LEAST_PART * time_limit)
     decision = allocate(found, time_limit=left, engine=engine.value, seed=seed, gap=gap)
     _report(decision, verbose=verbose)
     from allocator.wire import encode_decision
 
     write_result(encode_decision(decision), out)
+
+
+def check_engine(engine: Engine) -> None:
+    """Refuse an engine that is not installed."""
+    from allocator.engine import ENGINES
+
+    if engine.value not in ENGINES:
+        raise typer.BadParameter(f"{engine.value} is not installed: choose one of {', '.join(ENGINES)}", param_hint="--engine")
 
 
 def _report(decision: Decision, *, verbose: bool) -> None:

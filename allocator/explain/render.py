@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 
+from allocator.explain.advice import advice_sections
 from allocator.explain.page import (
     MOST_ROWS,
     View,
@@ -236,6 +237,12 @@ def _waiting_pairs(row: View, now: int) -> dict[str, object]:
     }
 
 
+def _what_if(view: View) -> Iterable[RenderableType]:
+    yield heading(f"If {view['id']} were submitted now, it would {'start' if view['starts'] else 'wait'}")
+    yield from _workload(view["request"])
+    yield from advice_sections(view)
+
+
 # --- one allocation ------------------------------------------------------------------------------------------------------
 
 
@@ -323,6 +330,7 @@ def _pair(row: Mapping[str, Any], field: str, shown: Callable[[Any], str | None]
 _VIEWS: Mapping[str, Callable[[View], Iterable[RenderableType]]] = {
     "epoch": _epoch,
     "workload": _workload,
+    "what_if": _what_if,
     "allocation": _allocation,
     "budgets": _budgets,
     "budgets_try": _try,

@@ -3,11 +3,13 @@
 from allocator.wire.decisions import decode_decision, encode_decision, load_decision
 from allocator.wire.decode import decode_snapshot, load_snapshot
 from allocator.wire.encode import encode_snapshot, snapshot_digest
+from allocator.wire.request import decode_request
 from allocator.wire.schema import decision_schema, snapshot_schema
 
 __all__ = [
     "decision_schema",
     "decode_decision",
+    "decode_request",
     "decode_snapshot",
     "encode_decision",
     "encode_snapshot",

@@ -117,12 +117,12 @@ def _to_domain(draft: Draft) -> Snapshot:
     """The canonical snapshot. Struct and dataclass share their field names, so the conversion is one call."""
     doc = draft.doc
     for work in doc.workloads:
-        _settle(work)
+        settle(work)
     snapshot: Snapshot = msgspec.convert(doc, Snapshot, from_attributes=True, dec_hook=_exact)
     return replace(snapshot, rejected=tuple(draft.rejected)).canonical()
 
 
-def _settle(work: WorkloadDoc) -> None:
+def settle(work: WorkloadDoc) -> None:
     """Give maps a fixed order, and an absent wish its empty form."""
     if work.topology is None:
         work.topology = TopologyDoc()

@@ -85,11 +85,11 @@ def judge_unreadable(draft: Draft, unreadable: Unreadable, requests: Requests) -
             continue
         issues = problems(value, WorkloadDoc, workload_path(key))
         found: list[Finding] = [(Reason.INVALID_REQUEST, issue) for issue in issues]
-        found += _judge_rest(value, issues, requests)
+        found += judge_rest(value, issues, requests)
         reject(draft, key, found, raw)
 
 
-def _judge_rest(value: Mapping[str, Any], issues: Sequence[Issue], requests: Requests) -> list[Finding]:
+def judge_rest(value: Mapping[str, Any], issues: Sequence[Issue], requests: Requests) -> list[Finding]:
     """What else is wrong with a workload, in the fields that could be read."""
     start = len(workload_path(value["id"])) + 1
     bad = {issue.path[start:].split(".")[0].split("[")[0] for issue in issues}
