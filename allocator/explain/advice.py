@@ -97,7 +97,7 @@ def _how(view: View) -> str:
     kinds = [row["kind"] for row in view["advice"]]
     parts[0] += f", and with one change at a time ({', '.join(kinds)}). Changes together were not tried." if kinds else "."
     if {"tasks", "min_runtime"} & set(kinds):
-        parts.append("Tasks and whole minutes were halved: the largest that helps is shown, the next larger one was tried too.")
+        parts.append("Tasks and whole minutes were halved: where one helps, the next larger does not.")
     if view["agrees_with_decision"] is False:
         parts.append(
             "The decision given moves other work than this engine without the request; displaced is what this engine changes."
