@@ -14,7 +14,7 @@ WHEEL  := build/wheel
 SITE   := build/docs
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fuzz lint format types floors docs wheel bench-smoke ci lock clean
+.PHONY: help setup demo test fuzz lint format types floors docs pictures wheel bench-smoke ci lock clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -70,6 +70,9 @@ floors: $(READY)  ## imports point down only
 docs: $(READY)  ## build the documentation site, without warnings, in build/docs
 	$(BIN)/sphinx-build -q -W --keep-going -b html -d build/doctrees docs $(SITE)
 	@echo "The site is in $(SITE)/index.html"
+
+pictures: $(READY)  ## draw the pictures of the documentation anew
+	$(BIN)/python -m docs._pictures
 
 wheel: $(READY)  ## build the wheel and use it from a foreign folder
 	.ci/wheel $(BIN)/python $(WHEEL)

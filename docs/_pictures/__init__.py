@@ -1,0 +1,1 @@
+"""Draws the pictures of the documentation from decisions: `python -m docs._pictures [FOLDER]`."""
