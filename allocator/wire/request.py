@@ -66,9 +66,9 @@ def _check_new(value: Mapping[str, Any], snapshot: Snapshot) -> Iterable[Issue]:
         if value.get(key) is not None:
             yield Issue(path=f"$.{key}", problem="what has not been submitted has no history", remedy="leave it out")
     taken = {work.id for work in snapshot.workloads} | {item.workload for item in snapshot.rejected}
-    key = value.get("id")
-    if isinstance(key, str) and key in taken:
-        yield Issue(path="$.id", problem=f"{show(key)} is in the snapshot already", remedy="give an id of its own")
+    name = value.get("id")
+    if isinstance(name, str) and name in taken:
+        yield Issue(path="$.id", problem=f"{show(name)} is in the snapshot already", remedy="give an id of its own")
 
 
 def _check_fields(value: Mapping[str, Any], snapshot: Snapshot) -> Iterable[Issue]:

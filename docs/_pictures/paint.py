@@ -41,7 +41,7 @@ def legend() -> str:
     for text, kind in samples:
         parts.append(_rect(x, 8, 26, 16, kind, 0))
         parts.append(_text(x + 32, 20, text))
-        x += 44 + round(6.2 * len(text))
+        x += 44 + round(6.5 * len(text))
     parts.append(f'<line x1="{x}" y1="16" x2="{x + 26}" y2="16" stroke="{THIN[0]}" stroke-width="3" stroke-dasharray="3 3"/>')
     parts += [_text(x + 32, 20, "waits")]
     parts.append(f'<rect x="{x + 84}" y="8" width="26" height="16" fill="url(#closed)" stroke="{INK}" stroke-width="0.5"/>')

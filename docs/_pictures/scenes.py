@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from docs._pictures.stage import HOUR, MINUTE, NOW, Bar, Mark, Picture, Play, arrives, cluster, ends, hours, job, running
+from docs._pictures.stage import HOUR, MINUTE, NOW, Bar, Json, Mark, Picture, Play, arrives, cluster, ends, hours, job, running
 
 
 def protection() -> Picture:
@@ -80,7 +80,7 @@ def reservation() -> Picture:
 
 def drain() -> Picture:
     """Nothing starts on a draining node, unprotected work leaves, and promises are kept."""
-    nodes = [{"name": "n1", "state": "drain"}, {"name": "n2", "state": "drain"}, "n3"]
+    nodes: list[str | Json] = [{"name": "n1", "state": "drain"}, {"name": "n2", "state": "drain"}, "n3"]
     works = [running(job("A1", "a", 4), "n1", until=3), running(job("A2", "a", 1), "n2", since=-3, until=-2)]
     play = Play(cluster(nodes, {"a": 1, "b": 1}, works))
     play.run(hours(0, 3, 5))
