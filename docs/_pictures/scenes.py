@@ -67,12 +67,15 @@ def reservation() -> Picture:
     """A number of nodes is kept for a large gang from an instant on; until then, what ends in time may use them."""
     nodes = ["n1", "n2", "n3", "n4"]
     works = [running(job(f"A{at}", "a", 8), f"n{at}", since=at - 8, until=at) for at in range(1, 5)]
-    play = Play(cluster(nodes, {"a": 1, "b": 1}, [*works, job("G", "b", 2, 24, entitled_since=NOW - HOUR)]))
-    short = [job("S1", "a", 1, user="ann"), job("S2", "a", 4, user="ann")]
-    play.run(hours(*range(9)), {HOUR: lambda snapshot: arrives(*short)(ends("A1")(snapshot))})
+    gang = job("G", "b", 2, 24, entitled_since=NOW - HOUR)
+    come = arrives(job("S1", "a", 1), job("S2", "a", 4, priority=1))
+    events = {HOUR: lambda snapshot: come(ends("A1")(snapshot))}
+    alone = Play(cluster(nodes, {"a": 1, "b": 1}, works)).run(hours(0, 1, 2), events)
+    assert [start.workload for start in alone.decisions[HOUR].starts] == ["S2"], "without G the other one would start"
+    play = Play(cluster(nodes, {"a": 1, "b": 1}, [*works, gang])).run(hours(*range(9)), events)
     kept = play.decisions[0].reservations[0]
     assert (kept.nodes, kept.start, kept.bound) == (3, NOW + 3 * HOUR, NOW + 7 * HOUR)
-    assert "S1" in {start.workload for start in play.decisions[HOUR].starts}
+    assert [start.workload for start in play.decisions[HOUR].starts] == ["S1"]
     title = "Three of four nodes are kept for gang G from hour 3 on: S1 ends in time and may use one, S2 may not"
     marks = [Mark(3 * HOUR, "start: G on three of the nodes"), Mark(7 * HOUR, "bound")]
     return Picture(title, nodes, 8 * HOUR, play.bars, marks)
