@@ -4,7 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from docs._pictures.stage import HOUR, MINUTE, NOW, Bar, Json, Mark, Picture, Play, arrives, cluster, ends, hours, job, running
+from docs._pictures.stage import (
+    HOUR,
+    MINUTE,
+    NOW,
+    Bar,
+    Json,
+    Mark,
+    Picture,
+    Play,
+    arrives,
+    cluster,
+    dies,
+    ends,
+    hours,
+    job,
+    running,
+)
 
 
 def protection() -> Picture:
@@ -137,24 +153,29 @@ def unallocated_last() -> Picture:
 
 
 def repair() -> Picture:
-    """A gang that lost a node goes on beside the nodes that are left. Drawn by hand."""
-    bars = [Bar("G", "a", node, 8, 0, 2 * HOUR, "promised") for node in ("n1", "n2")]
-    bars += [Bar("G", "a", node, 8, 2 * HOUR, 5 * HOUR, "promised") for node in ("n1", "n3")]
+    """A gang that lost a node goes on beside the nodes that are left."""
+    nodes = ["n1", "n2", "n3"]
+    gang = job("G", "a", 6, 16) | {"topology": {"required": "rack"}}
+    play = Play(cluster(nodes, {"a": 1, "b": 1}, [gang]))
+    play.run(hours(0, 2, 5), {2 * HOUR: dies("n2")})
+    decision = play.decisions[2 * HOUR]
+    assert [row.workload for row in decision.contract_broken] == ["G"]
+    assert [[*start.placement] for start in decision.starts] == [["n1", "n3"]]
     marks = [Mark(2 * HOUR, "n2 dies"), Mark(2 * HOUR, node="n2", until=5 * HOUR)]
     title = "Gang G loses n2 and restarts at once in the same rack: on n1, which it had, and on n3"
-    return Picture(title, ["n1", "n2", "n3"], 5 * HOUR, bars, marks)
+    return Picture(title, nodes, 5 * HOUR, play.bars, marks)
 
 
 def relocation() -> Picture:
-    """Unprotected work moves together so that a gang finds whole nodes. Drawn by hand."""
+    """Unprotected work moves so that a gang finds its rack. Drawn by hand."""
     bars = [
-        Bar("A1", "a", "n1", 4, 0, 2 * HOUR, "after"),
-        Bar("A2", "a", "n2", 4, 0, 5 * HOUR, "after"),
-        Bar("A1", "a", "n2", 4, 2 * HOUR, 5 * HOUR, "promised"),
-        Bar("B1", "b", "n1", 8, 2 * HOUR, 5 * HOUR, "promised"),
+        Bar("A1", "a", "r1/n1", 4, 0, 2 * HOUR, "after"),
+        Bar("A1", "a", "r2/n3", 4, 2 * HOUR, 4 * HOUR, "promised"),
+        Bar("A1", "a", "r2/n3", 4, 4 * HOUR, 5 * HOUR, "after"),
     ]
-    title = "B1 needs a whole node: A1, whose promise is over, moves beside A2 in the same decision"
-    return Picture(title, ["n1", "n2"], 5 * HOUR, bars, [Mark(2 * HOUR, "B1 arrives")])
+    bars += [Bar("G", "b", node, 8, 2 * HOUR, 5 * HOUR, "promised") for node in ("r1/n1", "r1/n2")]
+    title = "Gang G needs both nodes of rack r1: A1, whose promise is over, moves to r2 in the same decision"
+    return Picture(title, ["r1/n1", "r1/n2", "r2/n3"], 5 * HOUR, bars, [Mark(2 * HOUR, "G arrives")])
 
 
 SCENES: dict[str, Callable[[], Picture]] = {

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import allocator
-from allocator.domain import Decision, Snapshot, Workload
+from allocator.domain import Decision, NodeState, Snapshot, Workload
 from allocator.wire import decode_request
 
 Json = dict[str, Any]
@@ -172,6 +172,16 @@ def arrives(*works: Json) -> Event:
 def ends(*ids: str) -> Event:
     """Work that ends by itself."""
     return lambda snapshot: allocator.finish(snapshot, *ids)
+
+
+def dies(name: str) -> Event:
+    """A node that goes down."""
+
+    def event(snapshot: Snapshot) -> Snapshot:
+        nodes = tuple(replace(node, state=NodeState.DOWN) if node.name == name else node for node in snapshot.cluster.nodes)
+        return replace(snapshot, cluster=replace(snapshot.cluster, nodes=nodes))
+
+    return event
 
 
 def hours(*instants: float) -> list[int]:
