@@ -12,7 +12,7 @@ import numpy as np
 
 from allocator.engine.plan import Plan, after_plan
 from allocator.entitlement import Entitlement
-from allocator.verify.after import Placed
+from allocator.verify.after import Placed, placement_arrays
 from allocator.verify.room import Mode, Opening, Room, could_start, could_start_over_unallocated
 
 ROUNDS = 4
@@ -30,19 +30,24 @@ def last_pass(ent: Entitlement, plan: Plan) -> Plan:
 
 
 def _take_back(ent: Entitlement, plan: Plan) -> Plan:
-    """Keep whoever would fit beside all that runs (`minimal`), charged and dear work first."""
+    """Keep whoever would fit beside all that runs but its own restart (`minimal`), charged and dear work first."""
     after = after_plan(ent, plan)
-    free, held, stops = after.free.copy(), after.held.sum(axis=1), set(plan.stops)
+    free, held, stops, starts = after.free.copy(), after.held.sum(axis=1), set(plan.stops), dict(plan.starts)
     for row in sorted(plan.stops, key=lambda row: (not ent.works.charged[row], -int(ent.works.lost_cost[row]), row)):
         own = after.before.row == row
         nodes, use = after.before.node[own], after.before.use[:, own]
         path = list(ent.tree.path(int(ent.works.leaf[row])))
-        limits, gpus = ent.tree.gpu_limit[path], ent.works.gpus[row]
-        if np.all(free[:, nodes] >= use) and not np.any((limits >= 0) & (held[path] + gpus > limits)):
+        again, moved = placement_arrays(after.shapes[:, row], starts[row].placement if row in starts else {})
+        limits, gpus = ent.tree.gpu_limit[path], 0 if row in starts else ent.works.gpus[row]
+        free[:, again] += moved
+        if np.all(free[:, nodes] >= use) and not (gpus and np.any((limits >= 0) & (held[path] + gpus > limits))):
             free[:, nodes] -= use
             held[path] += gpus
             stops.discard(row)
-    return Plan(plan.starts, frozenset(stops), plan.promotions)
+            starts.pop(row, None)
+        else:
+            free[:, again] -= moved
+    return Plan(starts, frozenset(stops), plan.promotions)
 
 
 def _promote(ent: Entitlement, plan: Plan) -> Plan:

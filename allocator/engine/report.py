@@ -88,8 +88,11 @@ def _cause(ent: Entitlement, plan: Plan, row: int, forced: Forced) -> tuple[Stop
     if forced is not Forced.NONE:
         gangs = (one for one in ent.reserved if row in one.victims)
         return REASON_OF_FORCED[forced], tuple(ent.snapshot.workloads[one.row].id for one in gangs)
-    express = bool(ent.works.charged[row]) and not bool(ent.works.licensed[row])
+    moves = row in plan.starts
+    express = bool(ent.works.charged[row]) and not bool(ent.works.licensed[row]) and not moves
     served = _beneficiaries(ent, plan, row, express)
+    if moves:
+        return StopReason.RELOCATE, served
     return (StopReason.EXPRESS if express else StopReason.SHARE), served
 
 
@@ -101,7 +104,9 @@ def _beneficiaries(ent: Entitlement, plan: Plan, row: int, express: bool) -> tup
     nodes = {ent.layout.index[name] for name in run.placement}
     charged = bool(ent.works.charged[row])
     fit = [
-        other for other, placed in sorted(plan.starts.items()) if (placed.express if express else placed.charged or not charged)
+        other
+        for other, placed in sorted(plan.starts.items())
+        if other != row and (placed.express if express else placed.charged or not charged)
     ]
     here = [other for other in fit if not nodes.isdisjoint(plan.starts[other].placement)]
     limits = {vertex for vertex in tree.path(int(ent.works.leaf[row])) if tree.gpu_limit[vertex] >= 0}

@@ -18,6 +18,7 @@ from allocator.entitlement.entitled import Claims, large_gangs, mark_entitled
 from allocator.entitlement.facts import Facts
 from allocator.entitlement.funding import Funds, promises, read_funds
 from allocator.entitlement.model import Entitlement, Forced, Market, WorkTable
+from allocator.entitlement.moves import movable
 from allocator.entitlement.patience import waits_for_leavers
 from allocator.entitlement.places import Places, find_places, stray_allocations, warnings_of
 from allocator.entitlement.tree import BudgetTree, build_tree
@@ -51,7 +52,7 @@ def entitle(snapshot: Snapshot) -> Entitlement:
             lost[1],
         )
     )  # fmt: skip
-    return Entitlement(
+    ent = Entitlement(
         snapshot=snapshot,
         layout=_with_limits(layout, found),
         tree=tree,
@@ -63,6 +64,7 @@ def entitle(snapshot: Snapshot) -> Entitlement:
         own_limit=found.own_limit,
         lapsing=found.lapsing,
     )
+    return replace(ent, works=replace(ent.works, movable=movable(ent, claimants.placeable)))
 
 
 def _with_limits(layout: Layout, found: Arrangement) -> Layout:
@@ -181,6 +183,7 @@ def _table(rows: Rows, found: Arrangement) -> WorkTable:
         promotable=stays & ~contract.charged & (contract.min_runtime > 0) & ~places.orphan,
         stoppable=stoppable,
         licensed=stoppable & _licensed(policy, contract, places, rows.market),
+        movable=np.zeros(len(works), dtype=bool),  # told from the rest of the table
         express=claimants.express,
         funded=claimants.funded,
         entitled=rows.entitled,

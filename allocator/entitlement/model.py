@@ -101,6 +101,8 @@ class WorkTable:
         Runs unprotected since before `now`, not forced, not terminating.
     licensed
         Stoppable for the sake of shares.
+    movable
+        Stoppable, and free to start elsewhere in its pool in the same decision (`relocation`).
     express, funded, entitled
         Lane candidate; counted in the demand (funded cumulatively); entitled.
     entitled_since
@@ -135,6 +137,7 @@ class WorkTable:
     promotable: BoolArray
     stoppable: BoolArray
     licensed: BoolArray
+    movable: BoolArray
     express: BoolArray
     funded: BoolArray
     entitled: BoolArray

@@ -112,13 +112,20 @@ def misplaced(problem: EpochProblem, solution: EpochSolution) -> list[int]:
     if not stopped:
         return []
     room = _room_beside(problem, solution, ~problem.victims.charged, ~problem.shapes.charged)
-    limited = {r for row in problem.limits for r in row.victims.tolist()}
+    moved = {int(problem.offers.victim[j]): j for j in solution.starts}
+    limited = {r for row in problem.limits for r in row.victims.tolist()} - moved.keys()
     found = []
     for r in stopped:
-        fits = np.all(room[:, problem.victims.nodes[r]] >= problem.victims.need[r])
-        if fits and not (r in limited and _needed_under_limit(problem, solution, r)):
+        here = room[:, problem.victims.nodes[r]] + (_restart_on(problem, solution, moved[r], r) if r in moved else 0)
+        if np.all(here >= problem.victims.need[r]) and not (r in limited and _needed_under_limit(problem, solution, r)):
             found.append(r)
     return found
+
+
+def _restart_on(problem: EpochProblem, solution: EpochSolution, j: int, r: int) -> IntArray:
+    """What the restart of a victim takes of the nodes that it leaves, shape (3, number of them)."""
+    units = np.array([solution.starts[j].get(node, 0) for node in problem.victims.nodes[r].tolist()], dtype=np.int64)
+    return np.asarray(problem.shapes.need[:, problem.offers.shape[j], None] * units)
 
 
 def _needed_under_limit(problem: EpochProblem, solution: EpochSolution, r: int) -> bool:

@@ -32,8 +32,8 @@ def compile_epoch(ent: Entitlement) -> EpochProblem:
     """
     drafts, queue = number_queues(ent, drop_unneeded(ent, draft_offers(ent)))
     shapes, shape = build_shapes(ent, drafts)
-    offers = build_offers(ent, drafts, queue, shape)
-    victims = build_victims(ent, {int(pool) for pool in offers.pool[offers.express]})
+    victims = build_victims(ent, drafts)
+    offers = build_offers(ent, drafts, queue, shape, victims)
     promotions = build_promotions(ent, victims)
     free = free_room(ent)
     whole, placed = whole_weight(ent), whole_placed(ent)

@@ -10,7 +10,7 @@ import numpy as np
 from allocator.domain import Unfunded, Workload
 from allocator.entitlement import Entitlement
 from allocator.entitlement.costs import express_cost, idle_cost, spread_costs
-from allocator.epoch.problem import Offers, Shapes
+from allocator.epoch.problem import Offers, Shapes, Victims
 from allocator.topology.layout import BoolArray, IntArray
 
 
@@ -62,6 +62,10 @@ def _modes(ent: Entitlement, row: int, work: Workload, pool: int) -> Iterator[tu
         yield True, True, 0, False
         return
     cost = ent.cost(row, pool)
+    if ent.works.movable[row] and ent.works.charged[row]:
+        if fundable_alone(ent, row, pool, cost):
+            yield True, False, cost, False
+        return
     if ent.works.prepaid[row] == pool:
         yield True, False, cost, False
         return
@@ -107,12 +111,12 @@ class _Facts:
 
 
 def draft_offers(ent: Entitlement) -> list[Draft]:
-    """All offers of all candidates, before ranking."""
+    """All offers of all candidates and of all work that may move, before ranking."""
     facts = _Facts(ent)
     drafts: list[Draft] = []
-    for row in np.flatnonzero(ent.works.candidate):
+    for row in np.flatnonzero(ent.works.candidate | ent.works.movable):
         work = ent.snapshot.workloads[int(row)]
-        for pool in _accepted_pools(ent, work):
+        for pool in [int(ent.works.run_pool[row])] if ent.works.movable[row] else _accepted_pools(ent, work):
             drafts += _offers_in_pool(ent, facts, int(row), work, pool)
     return drafts
 
@@ -163,7 +167,8 @@ def number_queues(ent: Entitlement, drafts: Sequence[Draft]) -> tuple[list[Draft
     """Offers ordered by queue and rank, and the queue of each; workloads too far back to fit their pools are left out.
 
     Workloads of one leaf whose offers differ in nothing are exchangeable, so those that would save more by starting may
-    come first without loss: a queue longer than its pools can hold is cut.
+    come first without loss: a queue longer than its pools can hold is cut. Work that moves is a queue of its own: it starts
+    only if it is stopped.
     """
     by_row: dict[int, list[Draft]] = {}
     for draft in drafts:
@@ -171,7 +176,7 @@ def number_queues(ent: Entitlement, drafts: Sequence[Draft]) -> tuple[list[Draft
     queues: dict[tuple[object, ...], list[int]] = {}
     for row, own in by_row.items():
         queues.setdefault(
-            (int(ent.works.leaf[row]), bool(ent.works.entitled[row]), *sorted((draft.kind for draft in own), key=repr)), []
+            (_mover(ent, row), int(ent.works.leaf[row]), bool(ent.works.entitled[row]), *sorted((draft.kind for draft in own), key=repr)), []
         ).append(row)
     ordered: list[Draft] = []
     numbers: list[int] = []
@@ -181,6 +186,10 @@ def number_queues(ent: Entitlement, drafts: Sequence[Draft]) -> tuple[list[Draft
             ordered += by_row[row]
             numbers += [number] * len(by_row[row])
     return ordered, np.array(numbers, dtype=np.int64)
+
+
+def _mover(ent: Entitlement, row: int) -> int:
+    return row if ent.works.movable[row] else -1
 
 
 def _rank_key(ent: Entitlement, row: int) -> tuple[int, int, int]:
@@ -215,8 +224,8 @@ def build_shapes(ent: Entitlement, drafts: Sequence[Draft]) -> tuple[Shapes, Int
     return shapes, index
 
 
-def build_offers(ent: Entitlement, drafts: Sequence[Draft], queue: IntArray, shape: IntArray) -> Offers:
-    """The drafts as arrays, with what starting each of them saves."""
+def build_offers(ent: Entitlement, drafts: Sequence[Draft], queue: IntArray, shape: IntArray, victims: Victims) -> Offers:
+    """The drafts as arrays, with what starting each of them saves, and which stop it follows."""
     policy, works = ent.snapshot.policy, ent.works
     row = np.array([draft.row for draft in drafts], dtype=np.int64)
     gpus = works.gpus[row]
@@ -226,6 +235,7 @@ def build_offers(ent: Entitlement, drafts: Sequence[Draft], queue: IntArray, sha
         [express_cost(policy, int(g)) if e else 0 for g, e in zip(gpus, express, strict=True)], dtype=np.int64
     )
     levels = len(ent.layout.levels)
+    victim = {int(work): r for r, work in enumerate(victims.work)}
     return Offers(
         work=row,
         pool=_column(drafts, "pool"),
@@ -236,7 +246,7 @@ def build_offers(ent: Entitlement, drafts: Sequence[Draft], queue: IntArray, sha
         shape=shape,
         charged=_column(drafts, "charged").astype(np.bool_),
         express=express,
-        entitled=works.entitled[row],
+        entitled=works.entitled[row] & ~works.movable[row],
         queue=queue,
         promise_cost=_column(drafts, "promise_cost"),
         gain=gain.astype(np.int64),
@@ -246,6 +256,7 @@ def build_offers(ent: Entitlement, drafts: Sequence[Draft], queue: IntArray, sha
         spread=np.array([draft.spread for draft in drafts], dtype=np.int64).reshape(-1, levels),
         fewest=np.array([draft.fewest for draft in drafts], dtype=np.int64).reshape(-1, levels),
         must_be_unfunded=_column(drafts, "must_be_unfunded").astype(np.bool_),
+        victim=np.array([victim.get(draft.row, -1) for draft in drafts], dtype=np.int64),
     )
 
 

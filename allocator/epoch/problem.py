@@ -43,7 +43,8 @@ class Offers:
     whatever the shares say: waiting (order, express) and idle GPUs. `required` is a level index or -1, `segment_level`
     likewise. `entitled` marks offers of entitled work. `spread[j, l]` is the cost of a further domain of level l beyond
     `fewest[j, l]`. `must_be_unfunded` marks
-    uncharged offers of work that could be funded alone: they stand only if this decision leaves too little.
+    uncharged offers of work that could be funded alone: they stand only if this decision leaves too little. `victim` is the
+    victim whose stop the start follows where running work moves, -1 for work that waits.
     Costs are in 1/1000 GPU-second.
     """
 
@@ -66,6 +67,7 @@ class Offers:
     spread: IntArray
     fewest: IntArray
     must_be_unfunded: BoolArray
+    victim: IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -198,3 +200,11 @@ def charged_twins(offers: Offers) -> dict[int, int]:
     charged = {(int(offers.work[j]), int(offers.pool[j])): int(j) for j in np.flatnonzero(offers.charged & ~offers.express)}
     pairs = {int(j): charged.get((int(offers.work[j]), int(offers.pool[j]))) for j in np.flatnonzero(offers.must_be_unfunded)}
     return {j: twin for j, twin in pairs.items() if twin is not None}
+
+
+def restarts_of(offers: Offers) -> dict[int, list[int]]:
+    """For each victim that may move, the offers that start it elsewhere."""
+    found: dict[int, list[int]] = {}
+    for j in np.flatnonzero(offers.victim >= 0).tolist():
+        found.setdefault(int(offers.victim[j]), []).append(j)
+    return found

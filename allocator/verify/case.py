@@ -68,9 +68,12 @@ class Case:
         return placement_arrays(self.after.shapes[:, row], placement)
 
     def returns(self, row: int, used: IntArray) -> bool:
-        """Whether a stopped run would fit where it was beside what is used, shape (3, num_nodes)."""
+        """Whether a stopped run would fit where it was beside what is used, shape (3, num_nodes), its own restart put aside."""
         nodes, use = self.run_on(row)
-        return bool((used[:, nodes] + use <= self.ent.layout.capacity[:, nodes]).all())
+        again, own = placement_arrays(self.after.shapes[:, row], self.after.placement.get(row, {}))
+        beside = used.copy()
+        beside[:, again] -= own
+        return bool((beside[:, nodes] + use <= self.ent.layout.capacity[:, nodes]).all())
 
     def held_by(self, rows: BoolArray) -> IntArray:
         """GPUs over all pools of the given work, by vertex, shape (num_vertices,)."""
@@ -81,7 +84,9 @@ class Case:
 
     def limited(self, row: int, held: IntArray) -> set[int]:
         """Vertices over a stopped run under which something starts, and whose gpu_limit it would break beside what is held,
-        shape (num_vertices,)."""
+        shape (num_vertices,). A move frees nothing there: then there is none."""
+        if self.after.started[row]:
+            return set()
         tree, works = self.ent.tree, self.ent.works
         over = (v for v in tree.path(int(works.leaf[row])) if 0 <= tree.gpu_limit[v] < held[v] + works.gpus[row])
         return {v for v in over if any(v in tree.path(int(works.leaf[start])) for start in self.rows.starts)}

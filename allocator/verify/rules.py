@@ -11,7 +11,7 @@ from allocator.verify.rules_progress import unallocated_last, work_conservation
 from allocator.verify.rules_promises import commitment, express, funding, gpu_limit, lease, protection
 from allocator.verify.rules_reservation import reservation
 from allocator.verify.rules_score import score
-from allocator.verify.rules_stops import beneficiary, charged_first, licence, max_preemptions, minimal
+from allocator.verify.rules_stops import beneficiary, charged_first, licence, max_preemptions, minimal, relocation
 from allocator.verify.verdict import Violation
 
 RULES: Mapping[str, Rule] = {
@@ -29,6 +29,7 @@ RULES: Mapping[str, Rule] = {
     "lease": lease,
     "max_preemptions": max_preemptions,
     "licence": licence,
+    "relocation": relocation,
     "reservation": reservation,
     "commitment": commitment,
     "beneficiary": beneficiary,

@@ -167,5 +167,3 @@ def commitment(case: Case) -> Iterator[Violation]:
             yield Violation("commitment", case.id(row), f"is placed on {late[0]}, where a victim is overdue")
     for row in np.flatnonzero(after.started & works.held_before & ~works.running).tolist():
         yield Violation("commitment", case.id(row), "is started at the instant at which it was stopped")
-    for row in np.flatnonzero(after.started & after.voluntary).tolist():
-        yield Violation("commitment", case.id(row), "is stopped and started again; work is not moved")

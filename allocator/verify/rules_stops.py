@@ -1,4 +1,4 @@
-"""Rules about stops that are a choice: max_preemptions, licence, beneficiary, charged_first, minimal."""
+"""Rules about stops that are a choice: max_preemptions, licence, relocation, beneficiary, charged_first, minimal."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def max_preemptions(case: Case) -> Iterator[Violation]:
 
 def licence(case: Case) -> Iterator[Violation]:
     """Ensures that charged work is stopped for the sake of shares only where its leaf holds more than its entitlement;
-    express starts need no licence."""
-    for row in np.flatnonzero(_charged_stops(case)).tolist():
+    neither express starts nor moves need a licence."""
+    for row in np.flatnonzero(_charged_stops(case) & ~case.after.started).tolist():
         if not _has_licence(case, row) and case.returns(row, case.after.used_kept + case.after.used_express):
             market, place = case.ent.market, (case.ent.works.leaf[row], case.ent.works.run_pool[row])
             detail = (
@@ -61,6 +61,18 @@ def licence(case: Case) -> Iterator[Violation]:
                 f"and is entitled to {market.entitled[place] / 1000:.3f}; no express start needs its place"
             )
             yield Violation("licence", case.id(row), detail)
+
+
+def relocation(case: Case) -> Iterator[Violation]:
+    """Ensures that only work that may move is stopped by choice and started again, in its pool, and as charged as it was."""
+    works, after = case.ent.works, case.after
+    for row in np.flatnonzero(after.voluntary & after.started).tolist():
+        if not works.movable[row]:
+            yield Violation("relocation", case.id(row), "is stopped and started again, but may not move")
+        if after.pool[row] != works.run_pool[row]:
+            yield Violation("relocation", case.id(row), f"moves out of pool {case.ent.layout.pools[works.run_pool[row]]}")
+        if works.charged[row] and not after.charged[row]:
+            yield Violation("relocation", case.id(row), "is charged, and moves without a new promise")
 
 
 def beneficiary(case: Case) -> Iterator[Violation]:
@@ -76,6 +88,8 @@ def beneficiary(case: Case) -> Iterator[Violation]:
         nodes = set(case.run_on(row)[0].tolist())
         shared = case.limited(row, case.after.held.sum(axis=1))
         for name in stop.beneficiaries:
+            if name == case.id(row):
+                yield Violation("beneficiary", case.id(row), "is stopped for itself")
             start = case.rows.placements.get(index.get(name, -1))
             if start is None:
                 yield Violation("beneficiary", case.id(row), f"is stopped for {name}, which does not start")
@@ -85,6 +99,7 @@ def beneficiary(case: Case) -> Iterator[Violation]:
             yield Violation("beneficiary", case.id(row), "names a beneficiary twice")
         needs_express = bool(case.ent.works.charged[row]) and not _has_licence(case, row)
         reason = StopReason.EXPRESS if needs_express else StopReason.SHARE
+        reason = StopReason.RELOCATE if case.after.started[row] else reason
         if stop.reason is not reason:
             yield Violation("beneficiary", case.id(row), f"is stopped with reason {stop.reason}, not {reason}")
 

@@ -8,7 +8,7 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from allocator.epoch.afterthoughts import gives_way
-from allocator.epoch.problem import EpochProblem, LimitRow
+from allocator.epoch.problem import EpochProblem, LimitRow, restarts_of
 from allocator.models.cpsat.variables import Linear, Variables, constant, total
 from allocator.models.queries import by_value, most_units, twin_rows
 from allocator.topology.layout import CPUS, GPUS, MEMORY
@@ -28,11 +28,13 @@ class Constraints:
         self._claims, self._displaced = claims, displaced
         self._shortage: dict[tuple[int, int], cp_model.IntVar] = {}
         self._room: dict[int, dict[int, cp_model.IntVar]] = {}
+        self._restarts = restarts_of(problem.offers)
         self._promotion_of = {int(r): u for u, r in enumerate(problem.promotions.victim) if r >= 0}
 
     def add_all(self) -> None:
         """All rules, in the order of the formulation."""
         self._one_offer_per_workload()
+        self._relocation()
         self._gang()
         self._topology()
         self._segment()
@@ -52,6 +54,11 @@ class Constraints:
         for offers in by_value(self._problem.offers.work):
             if len(offers) > 1:
                 self._model.add_at_most_one(self._variables.start[j] for j in offers)
+
+    def _relocation(self) -> None:
+        """Ensures that running work starts elsewhere only if it is stopped."""
+        for victim, offers in self._restarts.items():
+            self._model.add(total([self._variables.start[j] for j in offers]) <= self._variables.stop[victim])
 
     def _gang(self) -> None:
         """Ensures that all units of a gang run, or none."""
@@ -212,7 +219,7 @@ class Constraints:
             self._model.add(total(charged) <= self._problem.max_stops)
 
     def _licence(self) -> None:
-        """Ensures that charged work without a licence stops only where express starts need its place."""
+        """Ensures that charged work without a licence stops only where express starts need its place, or to move."""
         for r in np.flatnonzero(~self._problem.victims.licensed):
             self._needed_somewhere(int(r), express=True)
 
@@ -232,7 +239,8 @@ class Constraints:
                 reasons += self._needed_on(victim, k, resource, express)
         if not express:
             reasons += [self._needed_under(victim, row) for row in self._problem.limits if victim in row.victims]
-        if len(reasons) == 1:
+        moves = [self._variables.start[j] for j in self._restarts.get(victim, [])] if express else []
+        if len(reasons) == 1 and not moves:
             self._model.add(reasons[0]).only_enforce_if(stop)
             return
         literals = []
@@ -240,7 +248,7 @@ class Constraints:
             literal = self._variables.boolean(None)
             self._model.add(reason).only_enforce_if(literal)
             literals.append(literal)
-        self._model.add_bool_or([stop.negated(), *literals])
+        self._model.add_bool_or([stop.negated(), *literals, *moves])
 
     def _needed_on(self, victim: int, k: int, resource: int, express: bool) -> list[Row]:
         """That beneficiaries on one node exceed, in one resource, what is left beside the victim; nothing if they never can."""

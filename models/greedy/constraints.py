@@ -6,14 +6,20 @@ from allocator.models.greedy.variables import State
 
 
 def may_start(state: State, j: int) -> bool:
-    """Ensures one_offer_per_workload, funding, funded_is_charged, gpu_limit and express for one more start."""
+    """Ensures one_offer_per_workload, relocation, funding, funded_is_charged, gpu_limit and express for one more start."""
     return (
         state.tables.work[j] not in state.started_work
+        and relocation(state, j)
         and funding(state, j)
         and funded_is_charged(state, j)
         and gpu_limit(state, j)
         and express(state, j)
     )
+
+
+def relocation(state: State, j: int) -> bool:
+    """Ensures that running work starts elsewhere only if it is stopped."""
+    return state.tables.victim[j] < 0 or state.tables.victim[j] in state.stopped
 
 
 def funding(state: State, j: int) -> bool:
@@ -51,9 +57,9 @@ def express(state: State, j: int) -> bool:
 
 
 def unlicensed(state: State) -> list[int]:
-    """Stops that break `licence`: who has none and would fit, on every node, beside what is kept and express starts."""
+    """Stops that break `licence`: who has none, does not move, and would fit beside what is kept and express starts."""
     victims, tables = state.problem.victims, state.tables
-    stopped = [r for r in sorted(state.stopped) if not victims.licensed[r]]
+    stopped = [r for r in sorted(state.stopped) if not victims.licensed[r] and state.restart(r) is None]
     if not stopped:
         return []
     room = state.free.copy()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from allocator.epoch.problem import EpochProblem
+from allocator.epoch.problem import EpochProblem, restarts_of
 from allocator.epoch.solution import fragmentation_value, steps_between
 from allocator.models.greedy.groups import Groups, forms_of
 from allocator.models.greedy.linear import FloatArray, LinearModel, WholeLimits
@@ -42,6 +42,7 @@ class Relaxation:
         self._constant = 0.0
         self._columns()
         self._one_offer_per_workload()
+        self._relocation()
         self._capacity()
         self._funding()
         self._gpu_limit()
@@ -98,6 +99,13 @@ class Relaxation:
         own = np.flatnonzero(several[which])
         self._rows.put(row[which[own]], self._start[own], 1.0)
 
+    def _relocation(self) -> None:
+        """Running work starts elsewhere only if it is stopped."""
+        for victim, offers in restarts_of(self.problem.offers).items():
+            row = self._rows.rows(-np.inf, np.zeros(1))[0]
+            self._rows.put(row, self._start[offers], 1.0)
+            self._rows.put(row, self._stop[[victim]], -1.0)
+
     def _capacity(self) -> None:
         """Units of every form on every group of classes: as many as start, and no more than is free or left."""
         problem, shapes = self.problem, self.problem.shapes
@@ -123,11 +131,13 @@ class Relaxation:
         self._licence(room, count[shapes.express[first[of_form]]], of_group[shapes.express[first[of_form]]])
 
     def _licence(self, room: Groups, express: IntArray, of_group: IntArray) -> None:
-        """Charged work without a licence stops only where express units lie."""
+        """Charged work without a licence stops only where express units lie, or to move."""
+        restarts = restarts_of(self.problem.offers)
         for r in np.flatnonzero(~self.problem.victims.licensed).tolist():
             row = self._rows.rows(-np.inf, np.zeros(1))[0]
             self._rows.put(row, self._stop[[r]], 1.0)
             self._rows.put(row, express[np.isin(of_group, room.leaves_in[room.victim == r])], -1.0)
+            self._rows.put(row, self._start[restarts.get(r, [])], -1.0)
 
     def _packing(self, room: Groups, need: IntArray, count: IntArray, of_form: IntArray, of_group: IntArray) -> None:
         """Units of a size use whole multiples of it: on one node, what a victim holds cuts more than its own GPUs from them."""

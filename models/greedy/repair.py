@@ -13,13 +13,13 @@ from allocator.models.greedy.variables import State
 def repair(state: State, curves: Curves) -> bool:
     """Ensures licence and charged_first, then that limits and funds hold; whether anything had to be done."""
     changed = False
-    while wrong := [*unlicensed(state), *misplaced(state.problem, state.solution())]:
-        kept = [r for r in dict.fromkeys(wrong) if _put_back(state, curves, r)]
-        if not kept:
+    while True:
+        wrong = [*unlicensed(state), *misplaced(state.problem, state.solution())]
+        kept = [r for r in dict.fromkeys(wrong) if r in state.stopped and _put_back(state, curves, r)]
+        if not kept and not _within_limits(state, curves):
             break
         changed = True
         keep_back(state, curves)
-    changed |= _within_limits(state, curves)
     promote(state)
     _charge_funded(state)
     return changed
@@ -70,12 +70,10 @@ def _within_limits(state: State, curves: Curves) -> bool:
     changed = False
     for i, row in enumerate(state.problem.limits):
         starts = [int(j) for j in row.offers if int(j) in state.starts]
-        for j in sorted(starts, key=lambda j: (loss_of_return(state, curves, j) / state.tables.gpus[j], j)):
+        for j in sorted(starts, key=lambda j: (state.tables.victim[j] >= 0, loss_of_return(state, curves, j) / state.tables.gpus[j])):
             if state.limit_used[i] > row.limit:
                 state.take_back(j)
                 changed = True
-    if changed:
-        keep_back(state, curves)
     return changed
 
 

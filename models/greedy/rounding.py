@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 import numpy as np
 
@@ -30,8 +30,9 @@ class Rounding:
         self.problem, self.tables, self.curves = problem, Tables(problem), Curves(problem)
         offers = problem.offers
         need = problem.shapes.need[GPUS, offers.shape]
-        # Whole nodes before parts, large before small; of equals charged work first: it may stand where charged work stood.
-        self._order = np.lexsort((np.arange(len(need)), ~offers.charged, -offers.gpus, -need))
+        # Whole nodes before parts, large before small; of equals charged work first: it may stand where charged work stood;
+        # then what moves: it may have no licence to wait.
+        self._order = np.lexsort((np.arange(len(need)), offers.victim < 0, ~offers.charged, -offers.gpus, -need))
         self.lanes = lanes_of(problem)
         self._wants = [(self.tables.shape[members[0]], self.tables.units[members[0]]) for members in self.lanes]
 
@@ -44,7 +45,8 @@ class Rounding:
             state.stop(r)
         promote(state, np.flatnonzero(promotions > MOSTLY).tolist())
         wanted = self._order[starts[self._order] >= MOSTLY].tolist()
-        self._take_places(state, [j for j in wanted if self.tables.express[j] and self.tables.units[j] == 1])
+        moves = {self.tables.victim[j] for j in wanted}
+        self._take_places(state, [j for j in wanted if self.tables.express[j] and self.tables.units[j] == 1], moves)
         for j in wanted:
             self._start(state, j)
         keep_back(state, self.curves)
@@ -57,9 +59,9 @@ class Rounding:
         if repair(state, self.curves):
             self._fill(state)
 
-    def _take_places(self, state: State, express: Iterable[int]) -> None:
-        """Put express starts where charged work without a licence leaves: they are its only excuse."""
-        for r in sorted(r for r in state.stopped if not self.problem.victims.licensed[r]):
+    def _take_places(self, state: State, express: Iterable[int], moves: Set[int]) -> None:
+        """Put express starts where charged work without a licence leaves: they are its only excuse, if it does not move."""
+        for r in sorted(r for r in state.stopped - moves if not self.problem.victims.licensed[r]):
             nodes = self.problem.victims.nodes[r].tolist()
             ways = ((j, node) for j in express for node in nodes if may_start(state, j) and state.takes(j, node))
             if found := next(ways, None):

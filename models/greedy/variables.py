@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from allocator.epoch.problem import EpochProblem
+from allocator.epoch.problem import EpochProblem, restarts_of
 from allocator.epoch.solution import EpochSolution, Placement
 from allocator.topology.layout import GPUS, BoolArray, IntArray
 
@@ -20,6 +20,7 @@ class Tables:
         self.gpus, self.units, self.promise_cost, self.gain = (
             _list(column) for column in (offers.gpus, offers.units, offers.promise_cost, offers.gain)
         )
+        self.victim, self.restarts = _list(offers.victim), restarts_of(offers)
         self.charged: list[bool] = offers.charged.tolist()
         self.express: list[bool] = offers.express.tolist()
         self.victim_gpus, self.victim_cost = _list(victims.gpus), _list(victims.cost)
@@ -110,7 +111,9 @@ class State:
         self._change_victim(r, 1)
 
     def keep(self, r: int) -> None:
-        """Undo a stop of this decision."""
+        """Undo a stop of this decision, and the restart with it."""
+        if (j := self.restart(r)) is not None:
+            self.take_back(j)
         self.stopped.discard(r)
         self._change_victim(r, -1)
 
@@ -141,9 +144,17 @@ class State:
             self.promised[i] += sign * int(promotions.promise_cost[u])
 
     def fits(self, r: int) -> bool:
-        """Whether a stopped victim has room where it was."""
-        victims = self.problem.victims
-        return bool((self.free[:, victims.nodes[r]] >= victims.need[r]).all())
+        """Whether a stopped victim has room where it was, without its restart."""
+        victims, j = self.problem.victims, self.restart(r)
+        room = self.free[:, victims.nodes[r]]
+        if j is not None:
+            units = [self.starts[j].get(node, 0) for node in victims.nodes[r].tolist()]
+            room = room + self.problem.shapes.need[:, self.tables.shape[j], None] * units
+        return bool((room >= victims.need[r]).all())
+
+    def restart(self, r: int) -> int | None:
+        """The offer by which a stopped victim starts elsewhere, if it does."""
+        return next((j for j in self.tables.restarts.get(r, ()) if j in self.starts), None)
 
     def takes(self, j: int, node: int) -> bool:
         """Whether one unit of offer j fits a node."""

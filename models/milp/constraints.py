@@ -10,7 +10,7 @@ import pulp
 from pulp import LpAffineExpression as Linear
 
 from allocator.epoch.afterthoughts import gives_way
-from allocator.epoch.problem import EpochProblem, LimitRow
+from allocator.epoch.problem import EpochProblem, LimitRow, restarts_of
 from allocator.models.milp.variables import Variables, range_of, total
 from allocator.models.queries import binding_resources, by_value, twin_rows
 from allocator.topology.layout import GPUS, IntArray
@@ -33,11 +33,13 @@ class Constraints:
         self._claims, self._displaced = claims, displaced
         self._shortage: dict[tuple[int, int], pulp.LpVariable] = {}
         self._room: dict[int, dict[int, pulp.LpVariable]] = {}
+        self._restarts = restarts_of(problem.offers)
         self._promotion_of = {int(r): u for u, r in enumerate(problem.promotions.victim) if r >= 0}
 
     def add_all(self) -> None:
         """All rules, in the order of the formulation."""
         self._one_offer_per_workload()
+        self._relocation()
         self._gang()
         self._topology()
         self._segment()
@@ -66,6 +68,11 @@ class Constraints:
         for offers in by_value(self._problem.offers.work):
             if len(offers) > 1:
                 self._add(total([self._variables.start[j] for j in offers]) <= 1)
+
+    def _relocation(self) -> None:
+        """Ensures that running work starts elsewhere only if it is stopped."""
+        for victim, offers in self._restarts.items():
+            self._add(total([self._variables.start[j] for j in offers]) <= 1 * self._variables.stop[victim])
 
     def _gang(self) -> None:
         """Ensures that all units of a gang run, or none."""
@@ -246,7 +253,7 @@ class Constraints:
             self._add(total(charged) <= self._problem.max_stops)
 
     def _licence(self) -> None:
-        """Ensures that charged work without a licence stops only where express starts need its place."""
+        """Ensures that charged work without a licence stops only where express starts need its place, or to move."""
         for r in np.flatnonzero(~self._problem.victims.licensed):
             self._needed_somewhere(int(r), express=True)
 
@@ -266,11 +273,13 @@ class Constraints:
         if not express:
             reasons += [self._needed_under(victim, row) for row in self._problem.limits if victim in row.victims]
         reasons = [(need, least) for need, least in reasons if range_of(need)[1] >= least]
-        literals = [self._variables.boolean() for _ in reasons] if len(reasons) != 1 else [stop]
+        moves = [self._variables.start[j] for j in self._restarts.get(victim, [])] if express else []
+        single = len(reasons) == 1 and not moves
+        literals = [stop] if single else [self._variables.boolean() for _ in reasons]
         for literal, (need, least) in zip(literals, reasons, strict=True):
             self._where(literal, need, least)
-        if len(reasons) != 1:
-            self._add(total([stop]) <= total(literals))
+        if not single:
+            self._add(total([stop]) <= total([*literals, *moves]))
 
     def _needed_on(self, victim: int, k: int, express: bool) -> list[Reason]:
         """That the beneficiaries on one node exceed, in some resource, what is left beside the victim; none if they cannot."""

@@ -143,6 +143,10 @@ def _running_choices(ent: Entitlement, row: int) -> Iterator[_Choice]:
         yield _Choice(row, "promote", spread, use, held)
     if works.stoppable[row]:
         yield _Choice(row, "stop", int(works.lost_cost[row]) + _waits(ent, row))
+    if works.movable[row]:
+        for place in _placements(ent, row, pool):
+            for charged, express in _modes(ent, row):
+                yield replace(_start(ent, row, pool, place, charged, express, int(works.lost_cost[row])), kind="move")
 
 
 def _modes(ent: Entitlement, row: int) -> list[tuple[bool, bool]]:
@@ -208,6 +212,6 @@ class _Scorer:
 def _plan(ent: Entitlement, chosen: list[_Choice]) -> Plan:
     return Plan(
         starts={choice.row: choice.placed for choice in chosen if choice.placed},
-        stops=frozenset(choice.row for choice in chosen if choice.kind == "stop") | forced_rows(ent),
+        stops=frozenset(choice.row for choice in chosen if choice.kind in ("stop", "move")) | forced_rows(ent),
         promotions=frozenset(choice.row for choice in chosen if choice.kind == "promote"),
     )
