@@ -211,7 +211,7 @@ def decision(
             rung="greedy", engine="greedy", status="feasible", objective=0, bound=None, gap=None, terms={}, seed=0
         ),
         starts=tuple(known.start(draft) for draft in starts),
-        preemptions=tuple(known.stop(draft) for draft in stops),
+        preemptions=tuple(known.stop(draft, draft.workload in {move.workload for move in starts}) for draft in stops),
         promotions=tuple(known.promotion(row) if isinstance(row, str) else row for row in promotions),
         renewals=tuple(known.renewals() if renewals is None else renewals),
         reservations=tuple(known.reservations(starts) if reservations is None else reservations),
@@ -246,10 +246,10 @@ class _Known:
         usual: dict[str, Any] = {"charged": charged, "express": express, "protected_until": until}
         return Start(workload=draft.workload, placement=dict(draft.placement), **(usual | dict(draft.fields or {})))
 
-    def stop(self, draft: StopDraft) -> Preemption:
+    def stop(self, draft: StopDraft, moves: bool) -> Preemption:
         row = self.row(draft.workload)
         usual: dict[str, Any] = {
-            "reason": self._reason(row),
+            "reason": self._reason(row, moves),
             "lost_gpu_seconds": int(self.ent.works.lost_gpu_seconds[row]),
             "stop_by": self.ent.snapshot.now,
         }
@@ -283,8 +283,10 @@ class _Known:
     def _until(self, row: int) -> int:
         return self.ent.snapshot.now + int(self.ent.works.promise[row])
 
-    def _reason(self, row: int) -> StopReason:
+    def _reason(self, row: int, moves: bool) -> StopReason:
         works = self.ent.works
         if works.forced[row]:
             return REASON_OF_FORCED[Forced(int(works.forced[row]))]
+        if moves:
+            return StopReason.RELOCATE
         return StopReason.SHARE if works.licensed[row] else StopReason.EXPRESS

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Set
 import numpy as np
 
 from allocator.epoch.problem import EpochProblem
+from allocator.models.greedy.clearing import Clearing
 from allocator.models.greedy.constraints import may_start
 from allocator.models.greedy.linear import FloatArray
 from allocator.models.greedy.objective import Curves, gain_of_start
@@ -28,6 +29,7 @@ class Rounding:
 
     def __init__(self, problem: EpochProblem) -> None:
         self.problem, self.tables, self.curves = problem, Tables(problem), Curves(problem)
+        self._clearing = Clearing(problem, self.curves)
         offers = problem.offers
         need = problem.shapes.need[GPUS, offers.shape]
         # Whole nodes before parts, large before small; of equals charged work first: it may stand where charged work stood;
@@ -48,7 +50,8 @@ class Rounding:
         moves = {self.tables.victim[j] for j in wanted}
         self._take_places(state, [j for j in wanted if self.tables.express[j] and self.tables.units[j] == 1], moves)
         for j in wanted:
-            self._start(state, j)
+            if not self._start(state, j):
+                self._clearing.start(state, j)
         keep_back(state, self.curves)
         promote(state)
         self._fill(state)

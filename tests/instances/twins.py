@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 
 from allocator.domain import LastStop, StopReason
 from tests.builders import HOUR, NOW, budget, decision, job, node, nodes, snapshot, start, stop, used
@@ -301,6 +302,30 @@ def _charged_first() -> Authored:
     )
 
 
+def _relocation() -> Authored:
+    works = [
+        ran(job("pair", "a", 8, gpus_per_task=4), {"a1": 1, "a2": 1}),
+        ran(job("small", "a", 4), "b1"),
+        *(ran(job(f"firm-{name}", "c", 4), name, hours=1, left=1) for name in ("c1", "c2")),
+        job("gang", "b", 16, required="rack"),
+    ]
+    snap = snapshot(racks("abc", 2), [*AB, budget("c")], works, reserve_from=Fraction(1))
+    return Authored(
+        name="relocation",
+        title="A gang is owed a rack; work of a project that holds no more than it is owed lies in two, the third has room for it",
+        special="small work moves for the gang, and keeps what it holds; work on several nodes stays",
+        instead="the job that lies on two nodes moves",
+        rule="relocation",
+        snapshot=snap,
+        accepted=decision(
+            snap, [start("gang", {"b1": 1, "b2": 1}), start("small", {"c1": 1})], [stop("small", "gang")]
+        ),
+        refused=decision(
+            snap, [start("gang", {"a1": 1, "a2": 1}), start("pair", {"c1": 1, "c2": 1})], [stop("pair", "gang")]
+        ),
+    )
+
+
 def _minimal() -> Authored:
     works = [ran(job(f"free{number}", "a", 4, min_runtime=0), "n1", charged=False) for number in (1, 2)]
     snap = snapshot(nodes(1), AB, [*works, job("new", "b", 4)])
@@ -350,8 +375,8 @@ TWINS = [
     make()
     for make in (
         _capacity, _gang, _single_node_task, _topology_required, _topology_segment, _eligibility, _protection, _health,
-        _health_deadline, _funding, _gpu_limit, _express, _max_preemptions, _licence, _reservation, _lease, _commitment,
-        _beneficiary, _charged_first, _minimal,
+        _health_deadline, _funding, _gpu_limit, _express, _max_preemptions, _licence, _relocation, _reservation, _lease,
+        _commitment, _beneficiary, _charged_first, _minimal,
         _work_conservation, _unallocated_last,
     )
 ]  # fmt: skip

@@ -220,6 +220,18 @@ def licence(valid: Valid) -> Broken:
     return valid.with_stop(row)
 
 
+def relocation(valid: Valid) -> Broken:
+    """Start elsewhere what was stopped: free of charge if it is charged, and in any case if it may not move."""
+    after, works = valid.case.after, valid.ent.works
+    row = valid.pick(after.voluntary & ~after.started & (works.charged | ~works.movable))
+    if row is None:
+        return None
+    work = valid.ent.snapshot.workloads[row]
+    node = valid.rng.choice(valid.ent.layout.names)
+    again = Start(workload=work.id, placement={node: work.tasks}, charged=False, protected_until=None)
+    return valid.snap, replace(valid.answer, starts=(*valid.answer.starts, again))
+
+
 def commitment(valid: Valid) -> Broken:
     """Start again what is stopped by choice, or was stopped at this instant."""
     start = valid.some_start(lambda start, work: work.run is None)
@@ -329,8 +341,8 @@ BREAKS: Mapping[str, Callable[[Valid], Broken]] = {
     function.__name__: function
     for function in (
         document, capacity, gang, single_node_task, topology, eligibility, protection, health, funding, gpu_limit, express,
-        lease, max_preemptions, licence, reservation, commitment, beneficiary, charged_first, minimal, work_conservation,
-        unallocated_last, score,
+        lease, max_preemptions, licence, relocation, reservation, commitment, beneficiary, charged_first, minimal,
+        work_conservation, unallocated_last, score,
     )
 }  # fmt: skip
 """How to break each rule, by its name."""

@@ -1,0 +1,94 @@
+"""Room for a gang whose GPUs are there in sum, but not in one domain: who lies in the way moves, or stops if that may be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from allocator.epoch.problem import EpochProblem
+from allocator.models.greedy.constraints import may_start
+from allocator.models.greedy.objective import Curves, value_of_state
+from allocator.models.greedy.placement import place
+from allocator.models.greedy.variables import State, units_that_fit
+from allocator.topology.layout import IntArray
+
+MOST_DOMAINS = 3
+"""Domains that are tried for one gang, those that are cheapest to clear."""
+
+
+class Clearing:
+    """Victims that may move or stop, by node: entry i is victim `_victim[i]`, which holds `_need[:, i]` of node `_node[i]`."""
+
+    def __init__(self, problem: EpochProblem, curves: Curves) -> None:
+        self._problem, self._curves = problem, curves
+        victims, gain = problem.victims, np.zeros(len(problem.victims.work), dtype=np.int64)
+        moves = problem.offers.victim >= 0
+        np.maximum.at(gain, problem.offers.victim[moves], problem.offers.gain[moves])
+        self._cost = victims.cost - gain
+        open_to = victims.licensed | (gain > 0)
+        chosen = [(r, n) for r in np.flatnonzero(open_to).tolist() for n in range(len(victims.nodes[r]))]
+        self._victim = np.array([r for r, _ in chosen], dtype=np.int64)
+        self._node = np.array([victims.nodes[r][n] for r, n in chosen], dtype=np.int64)
+        self._need = np.array([victims.need[r][:, n] for r, n in chosen], dtype=np.int64).reshape(-1, 3).T
+
+    def start(self, state: State, j: int) -> bool:
+        """Start a gang in a domain that is cleared for it, if that is worth what it costs."""
+        if self._problem.offers.units[j] == 1 or not may_start(state, j):
+            return False
+        return any(self._try(state, j, rows) for rows in self._ways(state, j))
+
+    def _ways(self, state: State, j: int) -> Iterator[list[int]]:
+        """Victims whose places make a domain large enough, the cheapest domains first."""
+        offers, shapes, s = self._problem.offers, self._problem.shapes, state.tables.shape[j]
+        stays = np.array([r not in state.stopped for r in self._victim.tolist()], dtype=np.bool_)
+        cleared, cost = state.free.copy(), np.zeros(state.free.shape[1], dtype=np.int64)
+        for row, own in zip(cleared, self._need, strict=True):
+            np.add.at(row, self._node[stays], own[stays])
+        np.add.at(cost, self._node[stays], self._cost[self._victim[stays]])
+        now = units_that_fit(state.free, shapes.need[:, s], shapes.open_to[s])
+        gained = units_that_fit(cleared, shapes.need[:, s], shapes.open_to[s]) - now
+        level, units = int(offers.required[j]), int(offers.units[j])
+        domain = self._problem.node_domain[level] if level >= 0 else np.zeros_like(now)
+        found = []
+        for part in np.flatnonzero(np.bincount(domain, weights=now + gained) >= units).tolist():
+            inside = np.flatnonzero((domain == part) & (gained > 0))
+            inside = inside[np.argsort(cost[inside] / gained[inside], kind="stable")]
+            missing = units - int(now[domain == part].sum())
+            taken = inside[: int(np.searchsorted(np.cumsum(gained[inside]), missing)) + 1]
+            found.append((int(cost[taken].sum()), part, np.unique(self._victim[stays & np.isin(self._node, taken)]).tolist()))
+        yield from (rows for _, _, rows in sorted(found)[:MOST_DOMAINS])
+
+    def _try(self, state: State, j: int, rows: Sequence[int]) -> bool:
+        """Stop the victims, start the gang, keep who still fits and restart who may move; undo it all if it does not pay."""
+        before = value_of_state(state, self._curves)
+        promoted = [u for r in rows if (u := state.tables.promotion_of.get(r)) in state.promoted and u is not None]
+        for r in rows:
+            state.stop(r)
+        placement = place(state, j)
+        if placement is not None:
+            state.start(j, placement)
+            if self._settle(state, rows) and value_of_state(state, self._curves) < before:
+                return True
+            state.take_back(j)
+        for r in rows:
+            if r in state.stopped:
+                state.keep(r)
+        for u in promoted:
+            state.promote(u)
+        return False
+
+    def _settle(self, state: State, rows: Sequence[int]) -> bool:
+        """Keep who still fits and restart who may move; whether all that has no licence to stop has a place."""
+        order: IntArray = np.lexsort((rows, -self._cost[rows], self._problem.victims.licensed[rows]))
+        for r in (rows[at] for at in order.tolist()):
+            if state.fits(r):
+                state.keep(r)
+                continue
+            ways = ((j, found) for j in state.tables.restarts.get(r, ()) if may_start(state, j) and (found := place(state, j)))
+            restart = next(ways, None)
+            if restart is not None:
+                state.start(*restart)
+            elif not state.tables.licensed[r]:
+                return False
+        return True

@@ -1,0 +1,168 @@
+"""The rule about work that moves, and what the other rules say to a move."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from allocator.domain import Decision, Snapshot, StopReason
+from allocator.engine import ENGINES, allocate
+from allocator.entitlement import entitle
+from allocator.transition import apply
+from allocator.verify import verify
+from tests.builders import HOUR, NOW, budget, decision, job, node, running, snapshot, start, stop, used
+from tests.verify.judge import broken, details
+
+ABC = [budget("a"), budget("b"), budget("c")]
+RACKS = [node("a1", "a"), node("a2", "a"), node("b1", "b"), node("b2", "b")]
+FIRM = running("firm", "c", {"b1": 1}, protected_until=NOW + HOUR)
+GANG = job("gang", "b", 16, required="rack")
+INTO_A = start("gang", {"a1": 1, "a2": 1})
+
+
+def small(**fields: Any) -> Any:
+    """Half a node in the way of the gang, held by a project that is owed what it holds."""
+    return running("small", "a", {"a1": 1}, 4, **fields)
+
+
+def in_the_way(*works: Any, **fields: Any) -> Snapshot:
+    """A gang is owed a rack; rack a has `small` in it, rack b `firm`, and room for `small`. No gang is large enough to reserve."""
+    return snapshot(RACKS, ABC, [FIRM, *(works or (small(), GANG))], **{"reserve_from": Fraction(1)} | fields)
+
+
+def move(snap: Snapshot, **fields: Any) -> Decision:
+    """`small` moves for the gang."""
+    return decision(snap, [INTO_A, start("small", {"b2": 1}, **fields)], [stop("small", "gang")])
+
+
+def movable(snap: Snapshot) -> set[str]:
+    ent = entitle(snap)
+    return {work.id for work, moves in zip(ent.snapshot.workloads, ent.works.movable, strict=True) if moves}
+
+
+def test_small_work_moves_for_a_gang_that_is_owed_a_rack() -> None:
+    snap = in_the_way()
+    assert not entitle(snap).works.licensed.any()
+    assert broken(snap, move(snap)) == ()
+    assert move(snap).preemptions[0].reason is StopReason.RELOCATE
+
+
+def test_without_its_restart_it_has_no_licence_to_stop() -> None:
+    snap = in_the_way()
+    assert broken(snap, decision(snap, [INTO_A], [stop("small", "gang")])) == ("licence",)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_engines_find_the_move_and_are_at_rest_afterwards(engine: str) -> None:
+    snap = in_the_way()
+    found = allocate(snap, engine=engine)
+    assert [(row.workload, row.reason, row.beneficiaries) for row in found.preemptions] == [
+        ("small", StopReason.RELOCATE, ("gang",))
+    ]
+    assert {row.workload: set(row.placement) for row in found.starts} == {"gang": {"a1", "a2"}, "small": {"b2"}}
+    after = apply(snap, found)
+    assert verify(after, decision(after)).violations == ()
+    again = allocate(after, engine=engine)
+    assert not (again.starts or again.preemptions)
+    assert movable(after) == set()
+
+
+@pytest.mark.parametrize(
+    "moves",
+    [
+        small(protected_until=NOW + HOUR),
+        small(renew=True, charged=False, min_runtime=0),
+        running("small", "a", {"a1": 1, "a2": 1}, 4, gpus_per_task=2),
+    ],
+    ids=["protected", "a session", "on two nodes"],
+)
+def test_what_may_not_move(moves: Any) -> None:
+    snap = in_the_way(moves, GANG)
+    assert movable(snap) == set()
+    assert "relocation" in broken(snap, move(snap, charged=moves.run.charged))
+
+
+@pytest.mark.parametrize(
+    ("gang", "moves"),
+    [
+        (GANG, {"small"}),
+        (replace(GANG, min_runtime=0), set()),
+        (job("gang", "b", 16, preferred="rack"), {"small"}),
+        (job("gang", "b", 16, segment=("rack", 2)), {"small"}),
+        (job("gang", "b", 16), {"small"}),
+        (job("gang", "b", 8), set()),
+        (job("gang", "b", 4, tasks=2, gpus_per_task=2), set()),
+        (job("gang", "b", 24, required="rack"), set()),
+        (job("gang", "b", 16, required="rack", exclude_nodes=("a1",)), set()),
+    ],
+    ids=["rack", "never charged", "preferred", "segment", "two nodes", "one node", "part of a node", "too large", "excluded"],
+)
+def test_for_whom_work_may_move(gang: Any, moves: set[str]) -> None:
+    """Only for entitled gangs that need a domain, and only from nodes that they could use."""
+    assert movable(in_the_way(small(), gang)) == moves
+
+
+def test_for_gangs_that_are_not_entitled_nothing_moves() -> None:
+    assert movable(in_the_way(usage=[used("b", 4000)])) == set()
+
+
+def test_what_is_charged_moves_with_a_new_promise() -> None:
+    snap = in_the_way()
+    assert "relocation" in broken(snap, move(snap, charged=False))
+    assert move(snap).starts[1].protected_until == NOW + 2 * HOUR
+
+
+def test_what_cannot_be_promised_anew_stays() -> None:
+    """`a` has used up its budget: its job runs on where it is, or not at all."""
+    snap = in_the_way(usage=[used("a", 6000)], preempt_under_entitlement=True)
+    assert broken(snap, move(snap)) == ("funding",)
+    assert all(row.reason is not StopReason.RELOCATE for row in allocate(snap).preemptions)
+
+
+def test_unallocated_work_moves_as_it_is() -> None:
+    snap = in_the_way(small(charged=False, min_runtime=0), GANG)
+    assert broken(snap, move(snap)) == ()
+    assert [row.reason for row in allocate(snap).preemptions] == [StopReason.RELOCATE]
+
+
+def test_nothing_moves_out_of_its_pool() -> None:
+    snap = snapshot([*RACKS, node("x1", "x", pool="b200")], ABC, [FIRM, small(), GANG], reserve_from=Fraction(1))
+    answer = decision(snap, [INTO_A, start("small", {"x1": 1})], [stop("small", "gang")])
+    assert broken(snap, answer) == ("relocation",)
+    assert "moves out of pool h100" in details(snap, answer)
+
+
+def test_a_move_is_for_a_start_where_it_was() -> None:
+    snap = in_the_way(small(), GANG, job("other", "b", 4))
+    starts = [INTO_A, start("small", {"b2": 1}), start("other", {"b2": 1})]
+    assert broken(snap, decision(snap, starts, [stop("small", "gang")])) == ()
+    for names in ((), ("small",), ("other",)):
+        assert "beneficiary" in broken(snap, decision(snap, starts, [stop("small", *names)])), names
+    wrong = decision(snap, starts, [stop("small", "gang", reason=StopReason.SHARE)])
+    assert broken(snap, wrong) == ("beneficiary",)
+
+
+def test_nobody_moves_who_would_fit_where_it_was() -> None:
+    """The restart itself is put aside, wherever it lies."""
+    snap = in_the_way(small(), GANG, job("other", "b", 4))
+    for there in ("b2", "a1", "a2"):
+        answer = decision(snap, [start("other", {"a1": 1}), start("small", {there: 1})], [stop("small", "other")])
+        assert {"minimal", "charged_first"} <= set(broken(snap, answer)), there
+
+
+def test_charged_work_does_not_move_where_uncharged_work_could_stop() -> None:
+    """The gang takes three quarters of each node of rack a: `spare` was there as well, and is kept beside it."""
+    spare = running("spare", "a", {"a1": 1}, 2, charged=False, min_runtime=0)
+    gang = job("gang", "b", 8, tasks=2, gpus_per_task=4, required="rack")
+    snap = in_the_way(small(), spare, gang)
+    assert broken(snap, decision(snap, [INTO_A], [stop("spare", "gang")])) == ()
+    assert broken(snap, move(snap)) == ("charged_first",)
+
+
+def test_moves_count_as_preemptions() -> None:
+    snap = in_the_way(max_preemptions=0)
+    assert broken(snap, move(snap)) == ("max_preemptions",)
+    assert allocate(snap).preemptions == ()
