@@ -64,7 +64,7 @@ def entitle(snapshot: Snapshot) -> Entitlement:
         own_limit=found.own_limit,
         lapsing=found.lapsing,
     )
-    return replace(ent, works=replace(ent.works, movable=movable(ent, claimants.placeable)))
+    return replace(ent, works=replace(ent.works, movable=movable(ent, contract, claimants.placeable)))
 
 
 def _with_limits(layout: Layout, found: Arrangement) -> Layout:

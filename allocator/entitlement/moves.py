@@ -1,25 +1,33 @@
 """Who may move: unprotected work on a node that an entitled gang needs for its domain (`relocation`).
 
-A fact of the snapshot, fixed before anything is decided, so that engines and verifier agree on it. It is computed from who
-waited just before `now` and from what nobody may stop: carrying out a decision never lets more work move at the same instant.
+A fact of the snapshot, fixed before anything is decided, so that engines and verifier agree on it. Gangs and domains are
+chosen by how things were just before `now`: carrying out a decision never lets more work move at the same instant.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from allocator.domain import Workload
+from allocator.entitlement.contract import Contract
 from allocator.entitlement.model import Entitlement, Forced
 from allocator.topology import GPUS, BoolArray, IntArray, shape_of, tasks_per_node
 
+MOST_GANGS = 16
+"""Gangs for whose sake work moves in one decision, the largest: what may move has to be few for models to stay small."""
 
-def movable(ent: Entitlement, placeable: BoolArray) -> BoolArray:
+DOMAINS_EACH = 2
+"""Domains by gang in which work may move, those that are nearest to being clear."""
+
+
+def movable(ent: Entitlement, contract: Contract, placeable: BoolArray) -> BoolArray:
     """Mark the runs that may stop and start elsewhere in their pool in one decision, shape (num_workloads,).
 
-    They may be stopped by choice, lie on one node, and that node is wanted by a gang (`_gangs`). Sessions do not move: a
-    new promise would be a renewal that nobody has counted.
+    They may be stopped by choice, lie on one node, and that node is wanted by a gang that waits for a domain. Sessions do not
+    move: a new promise would be a renewal that nobody has counted.
 
     Parameters
     ----------
@@ -29,8 +37,9 @@ def movable(ent: Entitlement, placeable: BoolArray) -> BoolArray:
         Work that has some healthy placement, shape (num_workloads,).
     """
     found = np.zeros(len(ent.snapshot.workloads), dtype=np.bool_)
-    wanted = _wanted_nodes(ent)
-    for row in np.flatnonzero(ent.works.stoppable & placeable).tolist() if wanted.any() else ():
+    kinds = _gangs(ent, contract)
+    wanted = _wanted_nodes(ent, contract, kinds) if kinds else np.zeros(len(ent.layout.names), dtype=np.bool_)
+    for row in np.flatnonzero(ent.works.stoppable & placeable).tolist() if kinds else ():
         work = ent.snapshot.workloads[row]
         assert work.run is not None
         nodes = [ent.layout.index[name] for name in work.run.placement]
@@ -38,30 +47,27 @@ def movable(ent: Entitlement, placeable: BoolArray) -> BoolArray:
     return found
 
 
-def _wanted_nodes(ent: Entitlement) -> BoolArray:
-    """Nodes that some gang could use if all that may be stopped made way, shape (num_nodes,)."""
-    wanted = np.zeros(len(ent.layout.names), dtype=np.bool_)
-    room, seen = _room_beside_firm(ent), set[tuple[object, ...]]()
-    for row in _gangs(ent):
-        work, promise = ent.snapshot.workloads[row], int(ent.works.promise[row])
-        own = row if row in ent.own_limit else None
-        kind = (
-            work.pools, tuple(sorted(work.node_labels.items())), work.exclude_nodes, shape_of(work), work.tasks,
-            work.topology, promise, own,
-        )  # fmt: skip
-        if kind not in seen:
-            seen.add(kind)
-            wanted |= _within_reach(ent, work, ent.may_start_on(row, ent.snapshot.now + promise), room)
-    return wanted
-
-
-def _gangs(ent: Entitlement) -> Iterator[int]:
-    """Entitled gangs that wait for a domain: those that name a level, and those that no single node holds."""
+def _gangs(ent: Entitlement, contract: Contract) -> list[list[int]]:
+    """The gangs for whose sake work may move, alike ones together: entitled, and more than any single node holds, or with a
+    level that they ask for."""
     works, largest = ent.works, int(ent.layout.capacity[GPUS].max(initial=0))
-    for row in np.flatnonzero(works.candidate & works.entitled & ~works.running & (works.promise > 0)).tolist():
-        work = ent.snapshot.workloads[row]
-        if work.tasks > 1 and (_level(work) is not None or work.gpus > largest):
-            yield row
+    rows = [
+        row
+        for row in np.flatnonzero(works.entitled & contract.waiting_before & (works.promise > 0)).tolist()
+        if (work := ent.snapshot.workloads[row]).tasks > 1 and (_level(work) is not None or work.gpus > largest)
+    ]
+    kinds: dict[tuple[object, ...], list[int]] = {}
+    for row in sorted(rows, key=lambda row: (-int(works.gpus[row]), row))[:MOST_GANGS]:
+        if works.candidate[row] and not works.running[row]:
+            kinds.setdefault(_kind(ent, row), []).append(row)
+    return list(kinds.values())
+
+
+def _kind(ent: Entitlement, row: int) -> tuple[object, ...]:
+    """What tells where a gang may lie."""
+    work, own = ent.snapshot.workloads[row], row if row in ent.own_limit else None
+    labels = tuple(sorted(work.node_labels.items()))
+    return work.pools, labels, work.exclude_nodes, shape_of(work), work.tasks, work.topology, int(ent.works.promise[row]), own
 
 
 def _level(work: Workload) -> str | None:
@@ -70,31 +76,58 @@ def _level(work: Workload) -> str | None:
     return wish.required or wish.preferred or (wish.segment.level if wish.segment else None)
 
 
-def _room_beside_firm(ent: Entitlement) -> IntArray:
-    """What nobody may stop, and what starts in any case, leaves on each node, shape (3, num_nodes)."""
-    works, room = ent.works, ent.layout.capacity.copy()
-    for row in np.flatnonzero(works.running & ~works.stoppable & (works.forced == Forced.NONE)).tolist():
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """What each node had just before `now`, shape (3, num_nodes): `room` beside what nobody may stop, and `free` of it."""
+
+    room: IntArray
+    free: IntArray
+
+
+def _just_before(ent: Entitlement, contract: Contract) -> _Before:
+    works, layout = ent.works, ent.layout
+    promoted = contract.charged & ~contract.charged_before
+    firm = works.running & ~works.fresh & ~works.stoppable & ~promoted & (works.forced == Forced.NONE)
+    room, free = layout.capacity.copy(), layout.capacity.copy()
+    placements = contract.placements
+    for row, node, gpus in zip(
+        placements.row[placements.before].tolist(), placements.node[placements.before].tolist(),
+        placements.gpus[placements.before].tolist(), strict=True,
+    ):  # fmt: skip
         work = ent.snapshot.workloads[row]
-        assert work.run is not None
-        for name, tasks in work.run.placement.items():
-            room[:, ent.layout.index[name]] -= tasks * np.array(shape_of(work))
-    for one in ent.reserved:
-        for node, tasks in one.placement.items():
-            room[:, node] -= tasks * np.array(shape_of(ent.snapshot.workloads[one.row]))
-    return np.maximum(room, 0)
+        use = np.array(shape_of(work)) * (gpus // work.gpus_per_task)
+        free[:, node] -= use
+        if firm[row]:
+            room[:, node] -= use
+    return _Before(np.maximum(room, 0), np.maximum(free, 0))
 
 
-def _within_reach(ent: Entitlement, work: Workload, may_start: BoolArray, room: IntArray) -> BoolArray:
-    """Nodes of the domains that could hold the gang, or a whole segment of it, shape (num_nodes,)."""
-    layout, level = ent.layout, _level(work)
-    domain = layout.pool if level is None else _paired(layout.domain[layout.levels.index(level)], layout.pool)
-    tasks = np.where(may_start, tasks_per_node(room, shape_of(work)), 0)
-    wish = work.topology
-    least = min(work.tasks, wish.segment.tasks) if wish.segment and not (wish.required or wish.preferred) else work.tasks
-    enough = np.bincount(domain, weights=np.minimum(tasks, work.tasks)) >= least
-    return np.asarray((tasks > 0) & enough[domain])
+def _wanted_nodes(ent: Entitlement, contract: Contract, kinds: Sequence[Sequence[int]]) -> BoolArray:
+    """Nodes of the domains that are nearest to being clear for some gang, shape (num_nodes,)."""
+    wanted, before = np.zeros(len(ent.layout.names), dtype=np.bool_), _just_before(ent, contract)
+    for rows in kinds:
+        work, until = ent.snapshot.workloads[rows[0]], ent.snapshot.now + int(ent.works.promise[rows[0]])
+        may_start = ent.may_start_on(rows[0], until)
+        shape = shape_of(work)
+        room, free = (np.where(may_start, tasks_per_node(amount, shape), 0) for amount in (before.room, before.free))
+        domain, least, most = _domains(ent, work)
+        held = np.bincount(domain, weights=np.minimum(room, work.tasks))
+        missing = np.maximum(least - np.bincount(domain, weights=np.minimum(free, work.tasks)), 0)
+        enough = np.flatnonzero(held >= least)
+        nearest = enough[np.lexsort((enough, missing[enough]))][: most * len(rows)]
+        wanted |= np.isin(domain, nearest) & (room > 0)
+    return wanted
 
 
-def _paired(domain: IntArray, pool: IntArray) -> IntArray:
-    """Domains told apart by pool, shape (num_nodes,)."""
-    return np.asarray(domain * (int(pool.max(initial=0)) + 1) + pool)
+def _domains(ent: Entitlement, work: Workload) -> tuple[IntArray, int, int]:
+    """The domain of each node that counts for a gang, the tasks that it should hold, and how many such domains to clear.
+
+    A gang that asks for no level needs nodes.
+    """
+    layout, level, wish = ent.layout, _level(work), work.topology
+    if level is None:
+        return np.arange(len(layout.names)), 1, DOMAINS_EACH * work.tasks
+    domain = layout.domain[layout.levels.index(level)] * len(layout.pools) + layout.pool
+    if wish.segment and not (wish.required or wish.preferred):
+        return domain, min(work.tasks, wish.segment.tasks), DOMAINS_EACH * -(-work.tasks // wish.segment.tasks)
+    return domain, work.tasks, DOMAINS_EACH

@@ -10,7 +10,7 @@ from ortools.sat.python import cp_model
 
 from allocator.epoch.decode import decode_counts
 from allocator.epoch.problem import EpochProblem
-from allocator.epoch.solution import EpochSolution
+from allocator.epoch.solution import EpochSolution, value_of
 from allocator.models.cpsat.constraints import Constraints
 from allocator.models.cpsat.objective import Objective
 from allocator.models.cpsat.variables import Variables
@@ -68,7 +68,9 @@ def _solve_once(problem: EpochProblem, limits: Limits, claims: Sequence[int], di
     status = _STATUS[solver.solve(model)]
     if status is Status.OPTIMAL or status is Status.FEASIBLE:
         solution = _read(problem, variables, solver)
-        return EngineResult(NAME, status, solution, round(solver.objective_value), _bound(solver))
+        # Short of an optimum, what only measures (steps, broken nodes) may stand higher than it has to.
+        value = round(solver.objective_value) if status is Status.OPTIMAL else value_of(problem, solution)
+        return EngineResult(NAME, status, solution, value, _bound(solver))
     # Before the search begins the solver's bound is 0 whatever the objective: a 0 without an answer proves nothing.
     return EngineResult(NAME, status, None, None, (_bound(solver) or None) if status is Status.UNKNOWN else None)
 

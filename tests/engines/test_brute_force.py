@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -39,10 +40,10 @@ class Case:
     best: int | None
 
 
-def solved(seed: int) -> Case:
-    snapshot = tiny_snapshot(seed)
+def solved(seed: int, make: Callable[[int], Snapshot] = tiny_snapshot, *, enumerate_all: bool = True) -> Case:
+    snapshot = make(seed)
     try:
-        best: int | None = best_decision(entitle(snapshot))[0]
+        best: int | None = best_decision(entitle(snapshot))[0] if enumerate_all else None
     except TooLargeError:
         best = None
     return Case(seed, snapshot, {name: allocate(snapshot, engine=name, time_limit=LIMIT) for name in ENGINES}, best)

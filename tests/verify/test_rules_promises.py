@@ -237,11 +237,11 @@ def test_commitment_keeps_down_what_was_just_stopped() -> None:
     assert broken(snap, decision(snap, [start("w", {"n1": 1})])) == ()
 
 
-def test_commitment_moves_nothing() -> None:
+def test_nothing_moves_for_the_sake_of_a_single_task() -> None:
     works = [running("old", "a", {"n1": 1}, charged=False, min_runtime=0), job("w", "b", exclude_nodes=("n2",))]
     snap = snapshot(nodes(2), [budget("a"), budget("b")], works)
     answer = decision(snap, [start("w", {"n1": 1}), start("old", {"n2": 1})], [stop("old", "w")])
-    assert broken(snap, answer) == ("commitment",)
+    assert broken(snap, answer) == ("relocation",)
 
 
 def test_forced_stops_may_restart_elsewhere() -> None:
