@@ -175,9 +175,9 @@ def number_queues(ent: Entitlement, drafts: Sequence[Draft]) -> tuple[list[Draft
         by_row.setdefault(draft.row, []).append(draft)
     queues: dict[tuple[object, ...], list[int]] = {}
     for row, own in by_row.items():
-        queues.setdefault(
-            (_mover(ent, row), int(ent.works.leaf[row]), bool(ent.works.entitled[row]), *sorted((draft.kind for draft in own), key=repr)), []
-        ).append(row)
+        kinds = sorted((draft.kind for draft in own), key=repr)
+        key = (_mover(ent, row), int(ent.works.leaf[row]), bool(ent.works.entitled[row]), *kinds)
+        queues.setdefault(key, []).append(row)
     ordered: list[Draft] = []
     numbers: list[int] = []
     for number, rows in enumerate(sorted(queues.values(), key=min)):

@@ -70,7 +70,9 @@ def _within_limits(state: State, curves: Curves) -> bool:
     changed = False
     for i, row in enumerate(state.problem.limits):
         starts = [int(j) for j in row.offers if int(j) in state.starts]
-        for j in sorted(starts, key=lambda j: (state.tables.victim[j] >= 0, loss_of_return(state, curves, j) / state.tables.gpus[j])):
+        for j in sorted(
+            starts, key=lambda j: (state.tables.victim[j] >= 0, loss_of_return(state, curves, j) / state.tables.gpus[j])
+        ):
             if state.limit_used[i] > row.limit:
                 state.take_back(j)
                 changed = True

@@ -27,7 +27,9 @@ def tiny_moves(seed: int) -> Snapshot:
         for key in "gxy"
         if (hours := rng.choice([0, 0, 40, 600]))
     ]
-    cluster = Cluster(levels=LEVELS, nodes=tuple(nodes), slowdown=rng.choice([{}, {"leaf": Fraction(rng.choice([2, 30]), 100)}]))
+    cluster = Cluster(
+        levels=LEVELS, nodes=tuple(nodes), slowdown=rng.choice([{}, {"leaf": Fraction(rng.choice([2, 30]), 100)}])
+    )
     works = [*_running(rng, nodes), _gang(rng, gpus, per_rack), *_small(rng, gpus)]
     return Snapshot(
         now=NOW, cluster=cluster, budgets=tuple(budgets), workloads=tuple(works), usage=tuple(usage), policy=_policy(rng)

@@ -317,12 +317,8 @@ def _relocation() -> Authored:
         instead="the job that lies on two nodes moves",
         rule="relocation",
         snapshot=snap,
-        accepted=decision(
-            snap, [start("gang", {"b1": 1, "b2": 1}), start("small", {"c1": 1})], [stop("small", "gang")]
-        ),
-        refused=decision(
-            snap, [start("gang", {"a1": 1, "a2": 1}), start("pair", {"c1": 1, "c2": 1})], [stop("pair", "gang")]
-        ),
+        accepted=decision(snap, [start("gang", {"b1": 1, "b2": 1}), start("small", {"c1": 1})], [stop("small", "gang")]),
+        refused=decision(snap, [start("gang", {"a1": 1, "a2": 1}), start("pair", {"c1": 1, "c2": 1})], [stop("pair", "gang")]),
     )
 
 
