@@ -11,7 +11,6 @@ from allocator.models.greedy.constraints import may_start
 from allocator.models.greedy.objective import Curves, value_of_state
 from allocator.models.greedy.placement import place
 from allocator.models.greedy.variables import State, units_that_fit
-from allocator.topology.layout import IntArray
 
 MOST_DOMAINS = 3
 """Domains that are tried for one gang, those that are cheapest to clear."""
@@ -80,8 +79,7 @@ class Clearing:
 
     def _settle(self, state: State, rows: Sequence[int]) -> bool:
         """Keep who still fits and restart who may move; whether all that has no licence to stop has a place."""
-        order: IntArray = np.lexsort((rows, -self._cost[rows], self._problem.victims.licensed[rows]))
-        for r in (rows[at] for at in order.tolist()):
+        for r in sorted(rows, key=lambda r: (state.tables.licensed[r], -int(self._cost[r]), r)):
             if state.fits(r):
                 state.keep(r)
                 continue

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from allocator.domain import Snapshot, StopReason
+from allocator.domain import Snapshot
 from allocator.engine import ENGINES
+from allocator.entitlement import entitle
 from allocator.epoch import EpochSolution
 from allocator.models.greedy import solver as greedy
 from allocator.models.greedy.clearing import Clearing
@@ -116,7 +117,8 @@ def test_greedy_undoes_what_does_not_pay() -> None:
     free = play.state.free.copy()
     assert not Clearing(play.problem, play.curves).start(play.state, play.epoch.offer("gang"))
     assert (play.state.free == free).all()
-    assert not play.state.stopped and not play.state.starts and not any(play.state.held)
+    assert play.state.solution() == EpochSolution()
+    assert not any(play.state.held)
 
 
 def test_greedy_stops_who_has_a_licence_and_no_place() -> None:
@@ -127,7 +129,7 @@ def test_greedy_stops_who_has_a_licence_and_no_place() -> None:
 
 
 def test_greedy_keeps_promotions_when_it_undoes() -> None:
-    """`small` is to be promoted where it is; clearing its rack stops it, finds no place for the gang's sake, and undoes that."""
+    """`small` is to be promoted where it is. Clearing its rack stops it, or else leaves it promoted."""
     small = running("small", "a", {"a1": 1}, 4, charged=False, resumable=False, preempted=30)
     play = Play(racks(small, running("full", "b", {"b2": 1}, protected_until=NOW + HOUR)))
     play.state.promote(play.epoch.promotion("small"))
@@ -162,40 +164,43 @@ def test_greedy_moves_by_itself() -> None:
     assert epoch.named(found) == {"gang": {"a1": 1, "a2": 1}, "small": {"b2": 1}, "-small": {}}
 
 
-PROVEN, BEST, GREEDY_BEST, MOST_TOO_LARGE = 0.95, 0.97, 0.7, 0.1
-"""As for the other tiny epochs: parts proven and decided as well as can be, by greedy alone, and too large to enumerate. The
-gangs that restart are what no engine states `unallocated_last` for."""
+UNPROVEN, WORSE, GREEDY_WORSE, TOO_LARGE = (1, 0.05), (1, 0.03), (3, 0.25), (2, 0.1)
+"""At most so many, and so large a part, of the epochs are not proven, not decided as well as can be (by greedy alone), or too
+large to enumerate. `unallocated_last` is not stated for gangs that have to give way: the last pass mends that, at a price."""
 
 
-@pytest.mark.parametrize("seeds", chunks(usual=80, long=3000, size=300 if FUZZ else 40))
+@pytest.mark.parametrize("seeds", chunks(usual=48, long=3000, size=100 if FUZZ else 8))
 def test_no_engine_errs(seeds: range) -> None:
     outcomes: Counter[str] = Counter()
     for seed in seeds:
         case = solved(seed, tiny_moves)
         check_each(case)
         check_against_each_other(case)
-        stops = case.decisions["cp-sat"].preemptions
-        outcomes["moves"] += any(row.reason is StopReason.RELOCATE for row in stops)
         if case.best is None:
             outcomes["too large"] += 1
             continue
         check_against_the_optimum(case, case.best)
-        outcomes["proven"] += case.decisions["portfolio"].solver.status == "optimal"
-        for name, decision in case.decisions.items():
-            outcomes[f"{name} best"] += decision.solver.objective == case.best
-    known = len(seeds) - outcomes["too large"]
-    assert outcomes["moves"] >= 0.1 * len(seeds), outcomes
-    assert outcomes["too large"] <= MOST_TOO_LARGE * len(seeds), outcomes
-    assert outcomes["proven"] >= PROVEN * known, outcomes
-    assert outcomes["portfolio best"] >= BEST * known, outcomes
-    assert outcomes["greedy best"] >= GREEDY_BEST * known, outcomes
+        found = {name: decision.solver for name, decision in case.decisions.items()}
+        outcomes["not proven"] += found["portfolio"].status != "optimal"
+        outcomes["worse"] += found["portfolio"].objective > case.best
+        outcomes["greedy worse"] += found["greedy"].objective > case.best
+    for name, (count, part) in {
+        "not proven": UNPROVEN, "worse": WORSE, "greedy worse": GREEDY_WORSE, "too large": TOO_LARGE,
+    }.items():  # fmt: skip
+        assert outcomes[name] <= max(count, part * len(seeds)), outcomes
 
 
-@pytest.mark.parametrize("seeds", chunks(usual=40, long=1500, size=150 if FUZZ else 20))
+def test_a_third_of_these_epochs_have_something_to_move() -> None:
+    """Else the test above would say little."""
+    moves = [bool(entitle(tiny_moves(seed)).works.movable.any()) for seed in range(48)]
+    assert sum(moves) >= 16
+
+
+@pytest.mark.parametrize("seeds", chunks(usual=40, long=1500, size=150 if FUZZ else 10))
 def test_epochs_with_moves_are_at_rest_after_a_decision(seeds: range) -> None:
     changed = dict.fromkeys(ENGINES, 0)
     for seed in seeds:
         case = solved(seed, tiny_moves, enumerate_all=False)
         for engine, decision in case.decisions.items():
             changed[engine] += bool(second_thoughts(case.snapshot, decision, engine))
-    assert all(count <= 0.03 * len(seeds) for count in changed.values()), changed
+    assert all(count <= max(1, 0.03 * len(seeds)) for count in changed.values()), changed

@@ -312,7 +312,7 @@ def _relocation() -> Authored:
     snap = snapshot(racks("abc", 2), [*AB, budget("c")], works, reserve_from=Fraction(1))
     return Authored(
         name="relocation",
-        title="A gang is owed a rack; work of a project that holds no more than it is owed lies in two, the third has room for it",
+        title="A gang is owed a rack; two hold work that has no need to stop, and the third has room for it",
         special="small work moves for the gang, and keeps what it holds; work on several nodes stays",
         instead="the job that lies on two nodes moves",
         rule="relocation",
