@@ -18,8 +18,9 @@ from tests.engines.mixes import mixed_snapshot
 from tests.engines.seeds import LIMIT, chunks
 from tests.engines.tiny import tiny_snapshot
 from tests.engines.tiny_contract import tiny_contract
+from tests.engines.tiny_moves import tiny_moves
 
-KINDS = [tiny_snapshot, tiny_contract, mixed_snapshot]
+KINDS = [tiny_snapshot, tiny_contract, tiny_moves, mixed_snapshot]
 
 
 def bounded(snapshot: Snapshot) -> bool:

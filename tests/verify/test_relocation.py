@@ -11,6 +11,7 @@ import pytest
 from allocator.domain import Decision, Snapshot, StopReason
 from allocator.engine import ENGINES, allocate
 from allocator.entitlement import entitle
+from allocator.explain import workload_view
 from allocator.transition import apply
 from allocator.verify import verify
 from tests.builders import HOUR, NOW, budget, decision, job, node, running, snapshot, start, stop, used
@@ -166,3 +167,11 @@ def test_moves_count_as_preemptions() -> None:
     snap = in_the_way(max_preemptions=0)
     assert broken(snap, move(snap)) == ("max_preemptions",)
     assert allocate(snap).preemptions == ()
+
+
+def test_explain_says_that_it_moves() -> None:
+    snap = in_the_way()
+    found = workload_view(entitle(snap), allocate(snap, engine="greedy"), "small")
+    assert found["state"] == "moves"
+    assert (found["stopped"]["reason"], found["stopped"]["beneficiaries"]) == ("relocate", ["gang"])
+    assert found["run"]["placement"] == {"b2": 1}
