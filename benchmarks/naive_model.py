@@ -61,7 +61,9 @@ def build(ent: Entitlement) -> Model:
     model = Model(ent)
     _add_running(model)
     for row in np.flatnonzero(ent.works.candidate).tolist():
-        _add_waiting(model, row)
+        _add_start(model, row)
+    for row in np.flatnonzero(ent.works.movable).tolist():
+        _add_move(model, row)
     _capacity(model)
     _funding(model)
     _limits(model)
@@ -89,7 +91,17 @@ def _add_running(model: Model) -> None:
                 model.cp.add_implication(model.promotions[row], model.stops[row].negated())
 
 
-def _add_waiting(model: Model, row: int) -> None:
+def _add_move(model: Model, row: int) -> None:
+    """How running work may start elsewhere: if it is stopped, in its pool, and charged if it is (relocation)."""
+    _add_start(model, row)
+    own, pool, charged = model.works[-1], int(model.ent.works.run_pool[row]), bool(model.ent.works.charged[row])
+    for mode, variable in own.modes.items():
+        if mode[0] != pool or (charged and not mode[1]):
+            model.cp.add(variable == 0)
+    model.cp.add(total(own.modes.values()) <= model.stops[row])
+
+
+def _add_start(model: Model, row: int) -> None:
     """How a workload may start, its tasks on every node, and what starting saves (gang, topology, eligibility, health)."""
     ent = model.ent
     work, layout = ent.snapshot.workloads[row], ent.layout
@@ -270,14 +282,15 @@ def _limits(model: Model) -> None:
 
 
 def _licence(model: Model) -> None:
-    """Charged work without a licence stops only where express starts need its place."""
+    """Charged work without a licence stops only where express starts need its place, or to move."""
     ent = model.ent
     free, needs = _room(model)
+    moves = {own.row: list(own.modes.values()) for own in model.works if ent.works.movable[own.row]}
     express = [own for own in model.works if ent.works.express[own.row]]
     for row, stop in model.stops.items():
         if not ent.works.charged[row] or ent.works.licensed[row]:
             continue
-        reasons = [stop.negated()]
+        reasons = [stop.negated(), *moves.get(row, [])]
         for node in needs[row]:
             for r in range(3):
                 wanted = _needs_on(model, express, node, r)

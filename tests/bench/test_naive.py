@@ -13,6 +13,7 @@ from allocator.verify import verify
 from allocator.wire import load_snapshot
 from benchmarks.naive import solve_naive
 from tests.engines.tiny import tiny_snapshot
+from tests.engines.tiny_moves import tiny_moves
 
 INSTANCES = Path(__file__).resolve().parents[2] / "instances"
 NOT_STATED = {"charged_first", "minimal", "work_conservation", "unallocated_last"}
@@ -37,6 +38,19 @@ def test_the_naive_optimum_agrees(first: int) -> None:
             agreed += 1
     assert compared >= 5
     assert agreed >= compared - 2
+
+
+def test_it_moves_work_as_well() -> None:
+    moved = 0
+    for seed in range(8):
+        snapshot = tiny_moves(seed)
+        if entitle(snapshot).reserved:
+            continue
+        naive, ours = solve_naive(snapshot, 10.0, 0), allocate(snapshot, time_limit=10.0)
+        assert set(verify(snapshot, naive).broken) <= NOT_STATED, seed
+        assert naive.solver.objective <= ours.solver.objective, seed
+        moved += any(row.reason == "relocate" for row in naive.preemptions)
+    assert moved
 
 
 def test_where_a_reservation_holds_it_claims_nothing() -> None:
