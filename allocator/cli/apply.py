@@ -11,7 +11,6 @@ from allocator.cli.documents import (
     OutFile,
     SnapshotFile,
     check_writable,
-    is_other_snapshot,
     read_pair,
     write_result,
 )
@@ -32,9 +31,9 @@ def apply(
     """
     check_writable(out)
     before, decided = read_pair(snapshot, decision)
+    from allocator import transition
+    from allocator.wire import encode_snapshot, is_other_snapshot
+
     if other := is_other_snapshot(before, decided):
         typer.echo(f"warning: {other}", err=True)  # no error: applying a decision twice is legal
-    from allocator import transition
-    from allocator.wire import encode_snapshot
-
     write_result(encode_snapshot(transition.apply(before, decided, advance)), out)

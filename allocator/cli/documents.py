@@ -60,16 +60,6 @@ def read_request(name: str, snapshot: Snapshot) -> Workload:
     return _read(name, lambda data: decode_request(data, snapshot))
 
 
-def is_other_snapshot(snapshot: Snapshot, decision: Decision) -> str | None:
-    """What to say if the decision was made for another snapshot; None if it was not. An empty digest fits every snapshot."""
-    from allocator.wire import snapshot_digest
-
-    digest = snapshot_digest(snapshot)
-    if decision.snapshot in ("", digest):
-        return None
-    return f"the decision was made for {decision.snapshot}, this snapshot is {digest}"
-
-
 def check_writable(out: Path | None) -> None:
     """Refuse a file that cannot be written before anything is computed."""
     if out is not None and (out.is_dir() or not os.access(out.parent, os.W_OK)):

@@ -11,7 +11,6 @@ from allocator.cli.documents import (
     AsJson,
     DecisionFile,
     SnapshotFile,
-    is_other_snapshot,
     read_pair,
     read_request,
     write_view,
@@ -47,6 +46,8 @@ def explain(
     if request == STANDARD_INPUT and STANDARD_INPUT in (snapshot, decision):
         raise typer.BadParameter("standard input holds one document: give files for the others", param_hint="--what-if")
     found, decided = read_pair(snapshot, decision)
+    from allocator.wire import is_other_snapshot
+
     if other := is_other_snapshot(found, decided):
         raise SnapshotError([Issue(path=f"{decision}: $.snapshot", problem=other, remedy="give the snapshot it was made for")])
     if request is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -27,22 +27,10 @@ def verify(snapshot: SnapshotFile, decision: DecisionFile, as_json: AsJson = Fal
 
     verdict = check(found, decided)
     if as_json:
-        write_json(_document(verdict))
+        write_json(verdict.as_dict())
     else:
         write_lines(list(_lines(verdict)))
     raise typer.Exit(DONE if verdict.ok else NO)
-
-
-def _document(verdict: Verdict) -> dict[str, Any]:
-    """The verdict as JSON; the score in GPU-seconds, like the objective of a decision."""
-    return {
-        "ok": verdict.ok,
-        "violations": [{"rule": item.rule, "subject": item.subject, "detail": item.detail} for item in verdict.violations],
-        "score": {
-            "total": verdict.score.total / 1000,
-            "terms": {name: value / 1000 for name, value in verdict.score.as_dict().items()},
-        },
-    }
 
 
 def _lines(verdict: Verdict) -> Iterator[str]:

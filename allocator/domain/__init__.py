@@ -17,7 +17,7 @@ from allocator.domain.decision import (
     StopReason,
     WaitingRow,
 )
-from allocator.domain.errors import AllocatorError, InfeasibleError, Issue, SnapshotError
+from allocator.domain.errors import AllocatorError, InfeasibleError, Issue, OversizedError, SnapshotError
 from allocator.domain.policy import ExpressLane, Policy, Weights
 from allocator.domain.snapshot import Rejection, Reservation, Snapshot
 from allocator.domain.workload import LastStop, Run, Segment, TopologyWish, Unfunded, Workload
@@ -37,6 +37,7 @@ __all__ = [
     "LastStop",
     "Node",
     "NodeState",
+    "OversizedError",
     "Policy",
     "Preemption",
     "Promotion",

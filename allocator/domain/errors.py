@@ -30,5 +30,9 @@ class SnapshotError(AllocatorError):
         super().__init__("\n".join(str(issue) for issue in self.issues))
 
 
+class OversizedError(SnapshotError):
+    """A document is larger than its reader allows; its end was never looked at."""
+
+
 class InfeasibleError(AllocatorError):
     """The compiled epoch admits no decision, not even keep: an inconsistent snapshot or a bug. Never hidden."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from allocator.entitlement.costs import Score
 
@@ -35,3 +36,14 @@ class Verdict:
     def broken(self) -> tuple[str, ...]:
         """Names of the broken rules, each once, in the order of the rules."""
         return tuple(dict.fromkeys(violation.rule for violation in self.violations))
+
+    def as_dict(self) -> dict[str, Any]:
+        """The verdict as plain data; the score in GPU-seconds, like the objective of a decision."""
+        return {
+            "ok": self.ok,
+            "violations": [{"rule": item.rule, "subject": item.subject, "detail": item.detail} for item in self.violations],
+            "score": {
+                "total": self.score.total / 1000,
+                "terms": {name: value / 1000 for name, value in self.score.as_dict().items()},
+            },
+        }

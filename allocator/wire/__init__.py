@@ -1,18 +1,20 @@
 """The JSON edge: documents in, domain objects out, and back."""
 
-from allocator.wire.decisions import decode_decision, encode_decision, load_decision
+from allocator.wire.decisions import decision_digest, decode_decision, encode_decision, is_other_snapshot, load_decision
 from allocator.wire.decode import decode_snapshot, load_snapshot
 from allocator.wire.encode import encode_snapshot, snapshot_digest
 from allocator.wire.request import decode_request
 from allocator.wire.schema import decision_schema, snapshot_schema
 
 __all__ = [
+    "decision_digest",
     "decision_schema",
     "decode_decision",
     "decode_request",
     "decode_snapshot",
     "encode_decision",
     "encode_snapshot",
+    "is_other_snapshot",
     "load_decision",
     "load_snapshot",
     "snapshot_digest",

@@ -5,8 +5,10 @@ Inside, the objective is in 1/1000 GPU-second and entitlement in 1/1000 GPU; out
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from os import PathLike
 
@@ -23,6 +25,7 @@ from allocator.domain import (
     Promotion,
     Renewal,
     Reservation,
+    Snapshot,
     SnapshotError,
     SolverReport,
     Start,
@@ -42,7 +45,7 @@ from allocator.wire.decision_doc import (
     WaitingDoc,
 )
 from allocator.wire.decode import exact
-from allocator.wire.encode import to_wire
+from allocator.wire.encode import snapshot_digest, to_wire
 from allocator.wire.shapes import problems
 from allocator.wire.snapshot_doc import ReservationDoc
 from allocator.wire.source import loads, plain, read_bytes, refuse_syntax
@@ -102,6 +105,19 @@ def encode_decision(decision: Decision) -> bytes:
         timing=_timing_doc(decision.timing),
     )
     return msgspec.json.encode(doc, order="deterministic") + b"\n"
+
+
+def decision_digest(decision: Decision) -> str:
+    """What identifies a decision: the SHA-256 of its canonical bytes without `timing`."""
+    return f"sha256:{hashlib.sha256(encode_decision(replace(decision, timing={}))).hexdigest()}"
+
+
+def is_other_snapshot(snapshot: Snapshot, decision: Decision) -> str | None:
+    """What to say if the decision was made for another snapshot; None if it was not. An empty digest fits every snapshot."""
+    digest = snapshot_digest(snapshot)
+    if decision.snapshot in ("", digest):
+        return None
+    return f"the decision was made for {decision.snapshot}, this snapshot is {digest}"
 
 
 def _read(data: bytes) -> DecisionDoc:

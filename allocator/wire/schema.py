@@ -22,6 +22,19 @@ def decision_schema() -> dict[str, Any]:
     return _schema(DecisionDoc, "decision")
 
 
+def schema_components(*kinds: type[msgspec.Struct], template: str) -> dict[str, Any]:
+    """The JSON Schemas of several documents under their names without the suffix Doc, for a page that has them all.
+
+    Parameters
+    ----------
+    template
+        Where a schema stands in that page, with `{name}` for its name.
+    """
+    components = msgspec.json.schema_components(kinds, ref_template=template)[1]
+    renamed: dict[str, Any] = _rename(components)
+    return renamed
+
+
 def _schema(kind: type[msgspec.Struct], name: str) -> dict[str, Any]:
     """One self-contained schema; `$defs` are named without the suffix of the types inside."""
     (reference,), components = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")

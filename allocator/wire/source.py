@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from msgspec import Raw
 
-from allocator.domain import Issue, SnapshotError
+from allocator.domain import Issue, OversizedError, SnapshotError
 
 MAX_BYTES = 1 << 31
 """Most bytes a document may have when unpacked; a compressed one that grows beyond is refused, not unpacked further."""
@@ -38,10 +38,20 @@ def read_bytes(source: str | PathLike[str] | bytes) -> bytes:
         refuse("$", f"cannot read {str(source)!r}: {error.strerror or error}", "name a file that exists and can be read")
 
 
-def plain(data: bytes) -> bytes:
-    """The JSON text: unpacked if it is gzip-compressed, without a byte order mark."""
+def plain(data: bytes, limit: int = MAX_BYTES) -> bytes:
+    """The JSON text: unpacked if it is gzip-compressed, without a byte order mark.
+
+    Raises
+    ------
+    OversizedError
+        If it unpacks to more than `limit` bytes.
+    SnapshotError
+        If the compressed data is damaged, or compressed a second time.
+    """
     if data.startswith(_GZIP):
-        data = _unpack(data)
+        data = _unpack(data, limit)
+        if data.startswith(_GZIP):
+            refuse("$", "the gzip data is compressed twice", "compress the document once")
     return data.removeprefix(_BOM)
 
 
@@ -87,19 +97,20 @@ def _reason(data: bytes, error: Exception) -> str:
     return "the document ends too early" if "truncated" in str(error) else str(error).removesuffix(".")
 
 
-def _unpack(data: bytes) -> bytes:
+def _unpack(data: bytes, limit: int) -> bytes:
     """Unpack gzip, of one or several members, within the limit."""
     parts: list[bytes] = []
     size = 0
     while data.startswith(_GZIP):
         member = zlib.decompressobj(wbits=31)
         try:
-            part = member.decompress(data, MAX_BYTES + 1 - size)
+            part = member.decompress(data, limit + 1 - size)
         except zlib.error as error:
             refuse("$", f"the gzip data is damaged ({error})", "write the file again")
         size += len(part)
-        if size > MAX_BYTES:
-            refuse("$", f"unpacks to more than {MAX_BYTES:,} bytes", "leave out usage older than the window")
+        if size > limit:
+            problem = f"unpacks to more than {limit:,} bytes"
+            raise OversizedError([Issue(path="$", problem=problem, remedy="leave out usage older than the window")])
         if not member.eof:
             refuse("$", "the gzip data is truncated", "copy or write the file again, completely")
         parts.append(part)

@@ -1,0 +1,79 @@
+"""The body of a request: read within bounds, or thrown away so that the client gets to read why."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from starlette.types import Message, Receive
+
+from allocator.service.problems import Kind, RefusedError
+
+SLACK_SECONDS = 5.0
+"""A body that is thrown away is waited for no longer than this."""
+
+
+class Incoming:
+    """Wraps the `receive` of a request and knows whether its body has come to its end."""
+
+    def __init__(self, receive: Receive, headers: Mapping[str, str]) -> None:
+        self._receive, self._headers = receive, headers
+        self.size = 0
+        self.ended = "content-length" not in headers and "transfer-encoding" not in headers
+
+    async def receive(self) -> Message:
+        """The next message of the request."""
+        message = await self._receive()
+        if message["type"] == "http.request":
+            self.size += len(message.get("body", b""))
+            self.ended = not message.get("more_body", False)
+        else:
+            self.ended = True
+        return message
+
+    async def read(self, limit: int, seconds: float) -> bytes:
+        """The whole body.
+
+        Raises
+        ------
+        RefusedError
+            If it has more than `limit` bytes, by its own account or in fact, does not arrive in time, or not at all.
+        """
+        declared = self._headers.get("content-length", "0")
+        if declared.isdigit() and int(declared) > limit:
+            raise _too_large(limit)
+        parts: list[bytes] = []
+        try:
+            async with asyncio.timeout(seconds):
+                while not self.ended:
+                    message = await self.receive()
+                    if message["type"] == "http.disconnect":
+                        raise RefusedError(Kind.BAD_REQUEST, "the client left in the middle of the body")
+                    parts.append(message.get("body", b""))
+                    if self.size > limit:
+                        raise _too_large(limit)
+        except TimeoutError:
+            raise RefusedError(Kind.SLOW_BODY, f"the body must arrive within {seconds:g} seconds") from None
+        return b"".join(parts)
+
+    async def throw_away(self, limit: int) -> None:
+        """Read on without keeping anything, up to `limit` bytes.
+
+        A connection that is closed while the client still sends is reset, and the client never sees the answer. One that
+        waits for leave to send (`Expect: 100-continue`) has nothing underway.
+        """
+        if "expect" in self._headers:
+            return
+        most = self.size + limit
+        try:
+            async with asyncio.timeout(SLACK_SECONDS):
+                while not self.ended and self.size < most:
+                    await self.receive()
+        except TimeoutError:
+            return  # the client is too slow to be waited for
+
+
+def _too_large(limit: int) -> RefusedError:
+    return RefusedError(
+        Kind.TOO_LARGE, f"a body may have {limit:,} bytes: compress it with gzip, leave out usage older than the window"
+    )
