@@ -21,10 +21,10 @@ from allocator.service.metrics import Metrics
 from allocator.service.openapi import OPERATIONS, openapi
 from allocator.service.parameters import options_of, parameters_of
 from allocator.service.pool import Pool, WorkerError
-from allocator.service.problems import MEDIA_TYPE, Kind, RefusedError, problem_body
+from allocator.service.problems import Kind, RefusedError
 from allocator.service.settings import Settings
 from allocator.service.tokens import ANYBODY, Client, Role, Tokens
-from allocator.service.watch import Watch, note_of
+from allocator.service.watch import Watch, note_of, problem_response
 
 WAIT_SHARE = 0.5
 """A call waits for a worker no longer than this part of its time budget; the other part is for the answer."""
@@ -91,12 +91,11 @@ class Service:
         parameters = parameters_of(operation, self.settings)
 
         async def endpoint(request: Request) -> Response:
-            arrived = time.monotonic()
             client = self._admit(request, role)
             _check_body_kind(request)
             options = options_of(request, parameters)
             with self.desk.place(client.name):
-                reply = await self._answer(request, operation, options, arrived)
+                reply = await self._answer(request, operation, options)
             note_of(request.scope).facts = reply.facts
             return Response(reply.body, reply.status, {**reply.headers, "vary": "accept, accept-encoding"})
 
@@ -117,7 +116,7 @@ class Service:
             raise RefusedError(Kind.FORBIDDEN, f"this needs the role {role}, the token has {client.role}")
         return client
 
-    async def _answer(self, request: Request, operation: str, options: dict[str, Any], arrived: float) -> Reply:
+    async def _answer(self, request: Request, operation: str, options: dict[str, Any]) -> Reply:
         """Read the body and have a worker answer it. The time budget runs from the last byte of the body."""
         note = note_of(request.scope)
         body = await note.incoming.read(self.settings.max_body, self.settings.body_seconds)
@@ -163,7 +162,7 @@ def create_app(settings: Settings) -> Starlette:
     watch = Middleware(
         Watch, metrics=service.metrics, paths=frozenset(route.path for route in routes), max_body=settings.max_body
     )
-    handlers: dict[Any, Any] = {RefusedError: _refused, HTTPException: _unrouted, Exception: _failed}
+    handlers: dict[Any, Any] = {RefusedError: _refused, HTTPException: _unrouted}
     app = Starlette(routes=routes, middleware=[watch], exception_handlers=handlers, lifespan=service.lifespan)
     app.router.redirect_slashes = False
     app.state.service = service
@@ -181,21 +180,10 @@ def _check_body_kind(request: Request) -> None:
         )
 
 
-def _problem(request: Request, refusal: RefusedError) -> Response:
-    note = note_of(request.scope)
-    note.facts = {"problem": refusal.kind.value[0], "detail": refusal.detail}
-    body = problem_body(refusal, note.instance)
-    return Response(body, refusal.kind.status, {**(refusal.headers or {}), "content-type": MEDIA_TYPE})
-
-
 async def _refused(request: Request, error: RefusedError) -> Response:
-    return _problem(request, error)
+    return problem_response(note_of(request.scope), error)
 
 
 async def _unrouted(request: Request, error: HTTPException) -> Response:
     kind = _STATUSES.get(error.status_code, Kind.BAD_REQUEST)
-    return _problem(request, RefusedError(kind, str(error.detail), headers=error.headers))
-
-
-async def _failed(request: Request, error: Exception) -> Response:
-    return _problem(request, RefusedError(Kind.INTERNAL, "please report it with the instance"))
+    return problem_response(note_of(request.scope), RefusedError(kind, str(error.detail), headers=error.headers))

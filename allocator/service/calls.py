@@ -117,9 +117,8 @@ def reply_to(call: Call, keep: Callable[[Epoch], None] | None = None) -> Reply:
         reply = _refuse(call, bad_document(error.issues))
     except MemoryError:
         logger.error("a worker ran out of memory at call %s", call.instance)
-        reply = _refuse(
-            call, RefusedError(Kind.TOO_LARGE, "the document needs more memory than this service gives to one call")
-        )
+        detail = "the document needs more memory than this service gives to one call"
+        reply = _refuse(call, RefusedError(Kind.TOO_LARGE, detail))
         reply.last = True
     except Exception:
         logger.exception("call %s failed", call.instance)
@@ -213,9 +212,8 @@ def _pair(call: Call) -> tuple[Snapshot, Decision]:
     """The snapshot and the decision of a body; the issues of both at once."""
     parts = _members(plain(call.body, call.max_document))
     issues = [Issue(path=f"$.{name}", problem="the field is missing", remedy="give it") for name in _PAIR if name not in parts]
-    for name in parts:
-        if name not in _PAIR:
-            issues.append(Issue(path="$", problem=f"unknown field {show(name)}", remedy=nearest(name, _PAIR)))
+    unknown = [name for name in parts if name not in _PAIR]
+    issues += [Issue(path="$", problem=f"unknown field {show(name)}", remedy=nearest(name, _PAIR)) for name in unknown]
     found: list[Any] = []
     for name, decode in (("snapshot", decode_snapshot), ("decision", decode_decision)):
         try:
@@ -252,7 +250,7 @@ def _facts(decision: Decision, digest: str) -> dict[str, Any]:
         "preemptions": dict(sorted(stops.items())),
         "waiting": len(decision.waiting),
         "contract_broken": len(decision.contract_broken),
-        "steps": {name: round(seconds, 6) for name, seconds in decision.timing.items()},
+        "steps": {name: round(seconds, 6) for name, seconds in decision.timing.items() if name != "total_seconds"},
     }
 
 

@@ -74,6 +74,5 @@ class Incoming:
 
 
 def _too_large(limit: int) -> RefusedError:
-    return RefusedError(
-        Kind.TOO_LARGE, f"a body may have {limit:,} bytes: compress it with gzip, leave out usage older than the window"
-    )
+    detail = f"a body may have {limit:,} bytes: compress it with gzip, leave out usage older than the window"
+    return RefusedError(Kind.TOO_LARGE, detail)

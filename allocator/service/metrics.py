@@ -36,9 +36,7 @@ class Metrics:
         self._preemptions = self._counter("preemptions", "Stops decided, by reason.", "reason")
         self._broken = self._counter("contracts_broken", "Promises that decisions reported as broken.")
         self._waiting = Gauge("allocator_waiting", "Workloads that wait, by the last decision.", registry=self.registry)
-        self._last = Gauge(
-            "allocator_last_decision_timestamp_seconds", "When the last decision was made.", registry=self.registry
-        )
+        self._last = Gauge("allocator_last_decision_timestamp_seconds", "When it last decided.", registry=self.registry)
 
     def watch(self, name: str, text: str, value: Callable[[], float]) -> None:
         """A gauge that is read when it is asked for."""

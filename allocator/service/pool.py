@@ -9,7 +9,7 @@ import signal
 import struct
 import sys
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -125,18 +125,23 @@ class Worker:
             raise WorkerError(await self._ended()) from error
 
     async def _ended(self) -> str:
-        return f"worker {self._process.pid} ended with status {await self._process.wait()}"
+        await self.kill()  # what is left of its group, which might hold the pipes
+        return f"worker {self._process.pid} ended with status {self._process.returncode}"
+
+
+_CAUSES: Mapping[type[BaseException], str] = {TimeoutError: "deadline", WorkerError: "crash"}
 
 
 class Pool:
     """All workers: whoever calls waits for an idle one; one that is killed or dies is replaced."""
 
     def __init__(self, settings: Settings, count: Callable[[str], None]) -> None:
-        """`count` is told why a worker was replaced: deadline, crash or memory."""
+        """`count` is told why a worker was replaced: deadline, crash, memory or abandoned."""
         self._settings, self._count = settings, count
         self._idle: asyncio.Queue[Worker] = asyncio.Queue()
         self._workers: set[Worker] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._starting: set[asyncio.Task[None]] = set()
+        self._ending: set[asyncio.Task[None]] = set()
         self._closing = False
 
     @property
@@ -152,7 +157,7 @@ class Pool:
     def start(self) -> None:
         """Bring up all workers, without waiting for them."""
         for _ in range(self._settings.workers):
-            self._spawn(self._bring_up())
+            _spawn(self._starting, self._bring_up())
 
     async def run(self, call: Call, *, wait_until: float, deadline: float) -> Reply:
         """Give a call to a worker.
@@ -179,7 +184,7 @@ class Pool:
         try:
             reply = await worker.ask(call, deadline)
         except BaseException as error:
-            self._replace(worker, "deadline" if isinstance(error, TimeoutError) else "crash")
+            self._replace(worker, _CAUSES.get(type(error), "abandoned"))
             raise
         if reply.last:
             self._replace(worker, "memory")
@@ -190,10 +195,10 @@ class Pool:
     async def close(self) -> None:
         """End all workers."""
         self._closing = True
-        starting = [task for task in self._tasks if not task.done()]
-        for task in starting:
+        for task in self._starting:
             task.cancel()
-        await asyncio.gather(*starting, *(worker.close() for worker in self._workers), return_exceptions=True)
+        ending = [*self._starting, *self._ending, *(worker.close() for worker in self._workers)]
+        await asyncio.gather(*ending, return_exceptions=True)
         self._workers.clear()
 
     async def _next(self, wait_until: float) -> Worker:
@@ -211,11 +216,8 @@ class Pool:
     def _replace(self, worker: Worker, why: str) -> None:
         self._count(why)
         self._workers.discard(worker)
-        self._spawn(self._renew(worker))
-
-    async def _renew(self, worker: Worker) -> None:
-        await worker.kill()
-        await self._bring_up()
+        _spawn(self._ending, worker.kill())
+        _spawn(self._starting, self._bring_up())
 
     async def _bring_up(self) -> None:
         """Start a worker, however often it takes: without workers the service is of no use, and /readyz says so."""
@@ -230,7 +232,9 @@ class Pool:
             self._idle.put_nowait(worker)
             return
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+
+def _spawn(tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
+    """Run in the background; the set keeps the task from being collected as garbage."""
+    task = asyncio.create_task(work)
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)

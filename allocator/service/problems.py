@@ -40,7 +40,7 @@ class Kind(Enum):
         return self.value[1]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class RefusedError(Exception):
     """A call is refused: the kind, what to know about this case, the issues of the input, and headers of the answer."""
 

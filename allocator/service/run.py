@@ -6,9 +6,11 @@ import asyncio
 import contextlib
 import logging
 import signal
+import ssl
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
+from types import FrameType
 
 import uvicorn
 from starlette.applications import Starlette
@@ -63,6 +65,8 @@ def run(settings: Settings, address: Address) -> None:
         If the certificates cannot be read.
     """
     app = create_app(settings)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _done)
     asyncio.run(_serve(app, server_of(app, settings, address)))
 
 
@@ -75,7 +79,7 @@ def server_of(app: Starlette, settings: Settings, address: Address) -> uvicorn.S
         ssl_certfile=address.certificate,
         ssl_keyfile=address.key,
         ssl_ca_certs=None if address.clients is None else str(address.clients),
-        ssl_cert_reqs=2 if address.clients is not None else 0,  # ssl.CERT_REQUIRED, ssl.CERT_NONE
+        ssl_cert_reqs=ssl.CERT_NONE if address.clients is None else ssl.CERT_REQUIRED,
         http="h11",
         ws="none",
         log_config=None,
@@ -88,6 +92,11 @@ def server_of(app: Starlette, settings: Settings, address: Address) -> uvicorn.S
         timeout_graceful_shutdown=int(settings.body_seconds + 1.1 * settings.max_seconds + STOP_SLACK),
     )
     return uvicorn.Server(config)
+
+
+def _done(number: int, frame: FrameType | None) -> None:
+    """The server raises a signal once more after it has obeyed it: there is nothing left to do, and no reason to die of it."""
+    logger.info("stopped by %s", signal.Signals(number).name)
 
 
 async def _serve(app: Starlette, server: uvicorn.Server) -> None:

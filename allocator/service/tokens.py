@@ -1,6 +1,6 @@
 """Who may do what: a file of bearer tokens, read again when it changes.
 
-One token on each line: name, role, token. Instead of a token its digest may stand there, as `sha256:` and 64 hexadecimal digits.
+One token on each line: name, role, token. Instead of a token its digest may stand there: `sha256:` and 64 hexadecimal digits.
 
     # name     role    token
     slurm      decide  sha256:5e88...

@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from allocator.service.incoming import Incoming
 from allocator.service.logs import FIELDS
 from allocator.service.metrics import Metrics
+from allocator.service.problems import MEDIA_TYPE, Kind, RefusedError, problem_body
 
 logger = logging.getLogger("allocator.service.access")
 
@@ -40,6 +42,13 @@ def note_of(scope: Scope) -> Note:
     return note
 
 
+def problem_response(note: Note, refusal: RefusedError) -> Response:
+    """The answer to a request that is refused."""
+    note.facts = {"problem": refusal.kind.value[0], "detail": refusal.detail}
+    body = problem_body(refusal, note.instance)
+    return Response(body, refusal.kind.status, {**(refusal.headers or {}), "content-type": MEDIA_TYPE})
+
+
 class Watch:
     """ASGI middleware."""
 
@@ -51,7 +60,7 @@ class Watch:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        begun, status = time.monotonic(), 500
+        begun, status = time.monotonic(), 0
         note = Note(uuid.uuid4().hex, Incoming(receive, Headers(scope=scope)))
 
         async def answer(message: Message) -> None:
@@ -66,9 +75,11 @@ class Watch:
         try:
             await self._app({**scope, "allocator": note}, note.incoming.receive, answer)
         except Exception:
-            if status != 500:  # else the answer says so already
-                raise
             logger.exception("request %s failed", note.instance)
+            if status:  # an answer is underway and cannot be taken back: the server cuts it off
+                raise
+            refusal = RefusedError(Kind.INTERNAL, "please report it with the instance")
+            await problem_response(note, refusal)(scope, receive, answer)
         finally:
             self._report(scope, note, status, time.monotonic() - begun)
 

@@ -23,9 +23,6 @@ from allocator.service.logs import log_as_json
 
 logger = logging.getLogger(__name__)
 
-NICENESS = 5
-"""Workers leave the processor to the server, so that it can refuse calls however busy they are."""
-
 HELLO = b"ready"
 
 _CALLS = msgspec.msgpack.Decoder(Call)
@@ -75,8 +72,7 @@ def _keep(recorder: Recorder, epoch: Epoch) -> None:
 
 
 def _confine(memory: int) -> None:
-    """Bound the memory, leave no core files, and stand back behind the server. Holds for the solver too."""
-    os.nice(NICENESS)
+    """Bound the memory and leave no core files. Holds for the solver too."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if memory:
         resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
