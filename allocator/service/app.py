@@ -58,6 +58,7 @@ class Service:
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
         """Workers live as long as the service."""
+        self.stopping = False
         self.pool.start()
         try:
             yield
@@ -96,7 +97,7 @@ class Service:
             options = options_of(request, parameters)
             with self.desk.place(client.name):
                 reply = await self._answer(request, operation, options)
-            note_of(request.scope).facts = reply.facts
+            note_of(request.scope).facts |= reply.facts
             return Response(reply.body, reply.status, {**reply.headers, "vary": "accept, accept-encoding"})
 
         return endpoint
@@ -120,6 +121,7 @@ class Service:
         """Read the body and have a worker answer it. The time budget runs from the last byte of the body."""
         note = note_of(request.scope)
         body = await note.incoming.read(self.settings.max_body, self.settings.body_seconds)
+        note.facts["body_seconds"] = round(time.monotonic() - note.arrived, 6)
         seconds = options.pop("seconds", self.settings.default_seconds)
         call = Call(
             operation=operation,

@@ -28,10 +28,11 @@ _SHOWN = 200
 
 @dataclass(slots=True)
 class Note:
-    """What becomes known of a request on its way; goes into the log."""
+    """What becomes known of a request on its way; goes into the log. `arrived` is an instant of `time.monotonic`."""
 
     instance: str
     incoming: Incoming
+    arrived: float
     client: str | None = None
     facts: dict[str, Any] = field(default_factory=dict)
 
@@ -44,7 +45,7 @@ def note_of(scope: Scope) -> Note:
 
 def problem_response(note: Note, refusal: RefusedError) -> Response:
     """The answer to a request that is refused."""
-    note.facts = {"problem": refusal.kind.value[0], "detail": refusal.detail}
+    note.facts |= {"problem": refusal.kind.value[0], "detail": refusal.detail}
     body = problem_body(refusal, note.instance)
     return Response(body, refusal.kind.status, {**(refusal.headers or {}), "content-type": MEDIA_TYPE})
 
@@ -60,8 +61,8 @@ class Watch:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        begun, status = time.monotonic(), 0
-        note = Note(uuid.uuid4().hex, Incoming(receive, Headers(scope=scope)))
+        status = 0
+        note = Note(uuid.uuid4().hex, Incoming(receive, Headers(scope=scope)), time.monotonic())
 
         async def answer(message: Message) -> None:
             nonlocal status
@@ -81,7 +82,7 @@ class Watch:
             refusal = RefusedError(Kind.INTERNAL, "please report it with the instance")
             await problem_response(note, refusal)(scope, receive, answer)
         finally:
-            self._report(scope, note, status, time.monotonic() - begun)
+            self._report(scope, note, status, time.monotonic() - note.arrived)
 
     def _dress(self, message: Message, instance: str) -> None:
         """Headers that every answer has."""

@@ -1,8 +1,9 @@
 """What is made when the site is built: the command line, the fields of both documents, and links to what the site lacks.
 
-Two directives write Markdown, which is then read like any other page:
+Three directives write Markdown, which is then read like any other page:
 
     :::{command-line}            the help of every command
+    :::{http-api}                every endpoint of the service
     :::{json-schema} snapshot    a table for each object of a document, from its JSON Schema
 
 Links to files outside docs/ lead somewhere on a code host. The site has no such files: there they become the name of the file.
@@ -11,7 +12,7 @@ Links to files outside docs/ lead somewhere on a code host. The site has no such
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,6 +23,8 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from allocator.cli.main import app
+from allocator.service.openapi import openapi
+from allocator.service.settings import Settings
 from allocator.wire import decision_schema, snapshot_schema
 
 HELP_WIDTH = 96
@@ -167,6 +170,64 @@ def _range(value: Mapping[str, Any]) -> str:
     return f" above {least}" if "exclusiveMinimum" in value else f" from {least}"
 
 
+# --- service ---------------------------------------------------------------------------------------------------------------
+
+
+class HttpApi(MarkdownDirective):
+    """A section for each endpoint."""
+
+    def lines(self) -> Iterator[str]:
+        """The endpoints in the order of the OpenAPI document."""
+        yield from api_lines()
+
+
+def api_lines() -> Iterator[str]:
+    """The OpenAPI document of a service with the default limits as Markdown."""
+    document = openapi(Settings(workers=1))
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield from [f"## {method.upper()} {path}", "", f"{operation['summary']}. {operation['description']}", ""]
+            yield from _parameters(operation.get("parameters", ()))
+            yield from _body(operation.get("requestBody"))
+            yield from _responses(operation["responses"])
+
+
+def _parameters(parameters: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    rows = [
+        f"| `{item['name']}` | {item['in']} | {_range_of(schema)} | {_default(schema)} | {item['description']} |"
+        for item, schema in ((item, item["schema"]) for item in parameters)
+    ]
+    if rows:
+        yield from ["| parameter | in | values | default | meaning |", "| --- | --- | --- | --- | --- |", *rows, ""]
+
+
+def _range_of(schema: Mapping[str, Any]) -> str:
+    if "enum" in schema:
+        return " or ".join(f"`{item}`" for item in schema["enum"])
+    most = f" to {schema['maximum']:,}" if "maximum" in schema else ""
+    return f"{schema['type']}{_range(schema)}{most}"
+
+
+def _body(body: Mapping[str, Any] | None) -> Iterator[str]:
+    if body is not None:
+        kinds = ", ".join(f"{_named(part['schema'])} as `{kind}`" for kind, part in body["content"].items())
+        yield from [f"Body: {kinds}; {body['description']}.", ""]
+
+
+def _responses(responses: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    yield from ["| status | meaning | body | headers |", "| --- | --- | --- | --- |"]
+    for status, answer in responses.items():
+        kinds = ", ".join(f"{_named(part['schema'])} as `{kind}`" for kind, part in answer["content"].items())
+        headers = "; ".join(f"`{name}`: {item['description']}" for name, item in answer.get("headers", {}).items())
+        yield f"| {status} | {answer['description']} | {kinds} | {headers} |"
+    yield ""
+
+
+def _named(schema: Mapping[str, Any]) -> str:
+    name = schema.get("$ref", "").rpartition("/")[2]
+    return name or str(schema["type"])
+
+
 # --- links -----------------------------------------------------------------------------------------------------------------
 
 
@@ -189,4 +250,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("source-read", name_files_outside)
     app.add_directive("command-line", CommandLine)
     app.add_directive("json-schema", JsonSchema)
+    app.add_directive("http-api", HttpApi)
     return {"parallel_read_safe": True}

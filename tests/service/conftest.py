@@ -33,7 +33,7 @@ class InlinePool:
         self.failure: Exception | None = None
 
     def start(self) -> None:
-        """Nothing to start."""
+        self.alive = 1
 
     async def run(self, call: Call, *, wait_until: float, deadline: float) -> Reply:
         self.calls.append(call)

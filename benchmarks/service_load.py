@@ -1,0 +1,208 @@
+"""The service under load: many clients, some of them with malformed or huge documents, for a bounded time.
+
+    python -m benchmarks.service_load --clients 200 --seconds 60
+
+A server of its own is started on a free port of this machine. A client that is told to come back later does so. Counted are
+answers by kind and status, how long accepted calls took beside their time budget, calls that got no answer, and the memory of
+server, workers and solvers. Exit status 1 if a bar is missed: an answer 5xx other than 503, a lost call, or the 99th percentile
+of accepted calls beyond the budget by more than a tenth.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gzip
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import numpy as np
+
+from allocator.generate import generate_snapshot
+from allocator.wire import encode_snapshot
+
+SLACK = 1.1
+"""Accepted calls may take this part of their time budget."""
+
+MALFORMED, HUGE = 0.10, 0.01
+"""Parts of the calls."""
+
+MOST_RETRY_SECONDS = 5.0
+
+
+Kinds = dict[str, list[bytes]]
+"""Documents by kind."""
+
+
+@dataclass
+class Tally:
+    """What came of all calls; seconds are those of accepted ones."""
+
+    answers: Counter[tuple[str, str]] = field(default_factory=Counter)
+    seconds: list[float] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    memory: list[int] = field(default_factory=list)
+
+    def report(self, budget: float) -> list[str]:
+        """The lines for people."""
+        p50, p99, most = np.percentile(self.seconds or [0.0], [50, 99, 100])
+        mib = [size / 2**20 for size in self.memory]
+        first, last = np.mean(mib[2:7] or mib), np.mean(mib[-5:])
+        lines = [f"{kind:10} {status:>6} {count:7,}" for (kind, status), count in sorted(self.answers.items())]
+        lines.append(
+            f"accepted calls: {len(self.seconds)}, budget {budget:g} s, p50 {p50:.2f} s, p99 {p99:.2f} s, most {most:.2f} s"
+        )
+        lines.append(f"MiB of all processes: {first:,.0f} at first, {last:,.0f} at last, {max(mib):,.0f} at most")
+        return [*lines, f"calls without an answer: {len(self.lost)} {Counter(self.lost)}"]
+
+    def missed(self, budget: float) -> list[str]:
+        """The bars that are missed."""
+        failed = Counter[str]()
+        for (_, status), count in self.answers.items():
+            failed[status] += count
+        wrong = [f"{count} answers {status}" for status, count in failed.items() if status[0] == "5" and status != "503"]
+        if self.lost:
+            wrong.append(f"{len(self.lost)} calls without an answer")
+        if not self.seconds or np.percentile(self.seconds, 99) > SLACK * budget:
+            wrong.append("no accepted call, or too late")
+        return wrong
+
+
+class Server:
+    """`allocator serve` with one token for each 8 clients."""
+
+    def __init__(self, folder: Path, clients: int, options: list[str]) -> None:
+        tokens = folder / "tokens"
+        self.tokens = [f"token-{at:04}-of-the-load-test" for at in range(-(-clients // 8))]
+        tokens.write_text("".join(f"c{at} decide {token}\n" for at, token in enumerate(self.tokens)))
+        tokens.chmod(0o600)
+        self._log = folder / "log"
+        command = [sys.executable, "-m", "allocator", "serve", "--port", "0", "--tokens", str(tokens), *options]
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(command, stderr=log)
+        self.url = self._find(r"running on (http://[0-9.:]+)")
+
+    def _find(self, pattern: str) -> str:
+        for _ in range(3000):
+            if found := re.search(pattern, self._log.read_text()):
+                return found[1]
+            time.sleep(0.1)
+        raise SystemExit("the server does not start")
+
+    def ready(self) -> None:
+        """Wait for a worker."""
+        while httpx.get(f"{self.url}/readyz").status_code != 200:
+            time.sleep(0.2)
+
+    def memory(self) -> int:
+        """Resident bytes of the server and of all below it."""
+        parents = {}
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                parts = stat.read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            parents[int(stat.parent.name)] = (int(parts[1]), int(parts[21]) * os.sysconf("SC_PAGE_SIZE"))
+        family, total = {self.process.pid}, 0
+        for pid in sorted(parents):
+            if parents[pid][0] in family:
+                family.add(pid)
+        for pid in family & parents.keys():
+            total += parents[pid][1]
+        return total
+
+    def seconds(self) -> list[tuple[float, float, float]]:
+        """Of each accepted call, as the server saw it: until the body was there, in the worker, and in all."""
+        lines = [json.loads(line) for line in self._log.read_text().splitlines()]
+        return [(line["body_seconds"], line["call_seconds"], line["seconds"]) for line in lines if line.get("rung")]
+
+    def stop(self) -> int:
+        """Its exit status."""
+        self.process.terminate()
+        return self.process.wait(300)
+
+
+def bodies(gpus: int) -> Kinds:
+    """Documents by kind: good ones (half of them compressed), malformed and huge ones."""
+    good = [encode_snapshot(generate_snapshot(gpus=gpus, seed=seed)) for seed in range(1, 5)]
+    broken = json.loads(good[0])
+    broken["budgets"][0]["parent"] = "nobody"
+    malformed = [good[0][:-100], json.dumps(broken).encode(), b"[" * 200_000, b'{"version": 1}', gzip.compress(good[1])[:-30]]
+    huge = [b" " * (40 << 20), gzip.compress(b" " * (300 << 20))]
+    return {"good": good + [gzip.compress(body) for body in good], "malformed": malformed, "huge": huge}
+
+
+async def client(
+    server: Server, token: str, budget: float, until: float, rng: random.Random, kinds: Kinds, tally: Tally
+) -> None:
+    """One client: call, and come back when told."""
+    headers = {"authorization": f"Bearer {token}", "content-type": "application/json", "allocator-time-limit": f"{budget:g}"}
+    async with httpx.AsyncClient(base_url=server.url, headers=headers, timeout=20 * budget + 60) as http:
+        await asyncio.sleep(rng.random())
+        while time.monotonic() < until:
+            draw = rng.random()
+            kind = "huge" if draw < HUGE else "malformed" if draw < HUGE + MALFORMED else "good"
+            begun = time.monotonic()
+            try:
+                answer = await http.post("/v1/decisions", content=rng.choice(kinds[kind]))
+            except httpx.HTTPError as error:
+                tally.lost.append(f"{kind} {type(error).__name__}")
+                continue
+            tally.answers[kind, str(answer.status_code)] += 1
+            if answer.status_code == 200:
+                tally.seconds.append(time.monotonic() - begun)
+            elif answer.status_code in (429, 503):
+                await asyncio.sleep(min(float(answer.headers["retry-after"]), MOST_RETRY_SECONDS) * (0.5 + rng.random()))
+
+
+async def load(server: Server, clients: int, budget: float, seconds: float, kinds: Kinds) -> Tally:
+    """All clients at once."""
+    tally, until = Tally(), time.monotonic() + seconds
+
+    async def watch() -> None:
+        while True:
+            tally.memory.append(server.memory())
+            await asyncio.sleep(1)
+
+    watching = asyncio.create_task(watch())
+    tokens = server.tokens
+    calls = [client(server, tokens[at % len(tokens)], budget, until, random.Random(at), kinds, tally) for at in range(clients)]
+    await asyncio.gather(*calls)
+    watching.cancel()
+    return tally
+
+
+def main(args: list[str] | None = None) -> int:
+    """Start a server, load it, and report."""
+    parser = argparse.ArgumentParser(description="The service under load.")
+    parser.add_argument("--clients", type=int, default=200)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--gpus", type=int, default=1024)
+    parser.add_argument("--budget", type=float, default=5.0, help="time budget of each call")
+    options, rest = parser.parse_known_args(args)
+    kinds = bodies(options.gpus)
+    with tempfile.TemporaryDirectory() as folder:
+        server = Server(Path(folder), options.clients, rest)
+        server.ready()
+        tally = asyncio.run(load(server, options.clients, options.budget, options.seconds, kinds))
+        status = server.stop()
+        seen = server.seconds()
+    missed = tally.missed(options.budget) + ([f"the server ended with status {status}"] if status else [])
+    for name, part in zip(("until the body was there", "in the worker", "in all"), zip(*seen, strict=True), strict=False):
+        print(f"as the server saw it, {name}: p50 {np.percentile(part, 50):.2f} s, p99 {np.percentile(part, 99):.2f} s")
+    print(*tally.report(options.budget), *(f"MISSED: {line}" for line in missed), sep="\n")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
