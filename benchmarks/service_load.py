@@ -142,31 +142,28 @@ def bodies(gpus: int) -> Kinds:
     return {"good": good + [gzip.compress(body) for body in good], "malformed": malformed, "huge": huge}
 
 
-async def client(
-    server: Server, token: str, budget: float, until: float, rng: random.Random, kinds: Kinds, tally: Tally
-) -> None:
+async def client(http: httpx.AsyncClient, token: str, until: float, rng: random.Random, kinds: Kinds, tally: Tally) -> None:
     """One client: call, and come back when told."""
-    headers = {"authorization": f"Bearer {token}", "content-type": "application/json", "allocator-time-limit": f"{budget:g}"}
-    async with httpx.AsyncClient(base_url=server.url, headers=headers, timeout=20 * budget + 60) as http:
-        await asyncio.sleep(rng.random())
-        while time.monotonic() < until:
-            draw = rng.random()
-            kind = "huge" if draw < HUGE else "malformed" if draw < HUGE + MALFORMED else "good"
-            begun = time.monotonic()
-            try:
-                answer = await http.post("/v1/decisions", content=rng.choice(kinds[kind]))
-            except httpx.HTTPError as error:
-                tally.lost.append(f"{kind} {type(error).__name__}")
-                continue
-            tally.answers[kind, str(answer.status_code)] += 1
-            if answer.status_code == 200:
-                tally.seconds.append(time.monotonic() - begun)
-            elif answer.status_code in (429, 503):
-                await asyncio.sleep(min(float(answer.headers["retry-after"]), MOST_RETRY_SECONDS) * (0.5 + rng.random()))
+    await asyncio.sleep(rng.random())
+    while time.monotonic() < until:
+        draw = rng.random()
+        kind = "huge" if draw < HUGE else "malformed" if draw < HUGE + MALFORMED else "good"
+        begun = time.monotonic()
+        try:
+            body, headers = rng.choice(kinds[kind]), {"authorization": f"Bearer {token}"}
+            answer = await http.post("/v1/decisions", content=body, headers=headers)
+        except httpx.HTTPError as error:
+            tally.lost.append(f"{kind} {type(error).__name__}")
+            continue
+        tally.answers[kind, str(answer.status_code)] += 1
+        if answer.status_code == 200:
+            tally.seconds.append(time.monotonic() - begun)
+        elif answer.status_code in (429, 503):
+            await asyncio.sleep(min(float(answer.headers["retry-after"]), MOST_RETRY_SECONDS) * (0.5 + rng.random()))
 
 
 async def load(server: Server, clients: int, budget: float, seconds: float, kinds: Kinds) -> Tally:
-    """All clients at once."""
+    """All clients at once, each with a connection of its own."""
     tally, until = Tally(), time.monotonic() + seconds
 
     async def watch() -> None:
@@ -175,9 +172,11 @@ async def load(server: Server, clients: int, budget: float, seconds: float, kind
             await asyncio.sleep(1)
 
     watching = asyncio.create_task(watch())
-    tokens = server.tokens
-    calls = [client(server, tokens[at % len(tokens)], budget, until, random.Random(at), kinds, tally) for at in range(clients)]
-    await asyncio.gather(*calls)
+    headers = {"content-type": "application/json", "allocator-time-limit": f"{budget:g}"}
+    limits = httpx.Limits(max_connections=clients, max_keepalive_connections=clients)
+    async with httpx.AsyncClient(base_url=server.url, headers=headers, limits=limits, timeout=20 * budget + 60) as http:
+        tokens = [server.tokens[at % len(server.tokens)] for at in range(clients)]
+        await asyncio.gather(*(client(http, token, until, random.Random(at), kinds, tally) for at, token in enumerate(tokens)))
     watching.cancel()
     return tally
 

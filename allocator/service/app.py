@@ -118,27 +118,29 @@ class Service:
         return client
 
     async def _answer(self, request: Request, operation: str, options: dict[str, Any]) -> Reply:
-        """Read the body and have a worker answer it. The time budget runs from the last byte of the body."""
+        """Read the body and have a worker answer it. The time budget runs from the moment the request was seen."""
         note = note_of(request.scope)
-        body = await note.incoming.read(self.settings.max_body, self.settings.body_seconds)
-        note.facts["body_seconds"] = round(time.monotonic() - note.arrived, 6)
         seconds = options.pop("seconds", self.settings.default_seconds)
+        body = await note.incoming.read(self.settings.max_body, self.settings.body_seconds)
+        spent = time.monotonic() - note.arrived
+        note.facts["body_seconds"] = round(spent, 6)
         call = Call(
             operation=operation,
             body=body,
             instance=note.instance,
-            seconds=seconds,
+            seconds=max(seconds - spent, 0.0),
             max_document=self.settings.max_document,
             as_text=operation == "explain" and request.headers.get("accept", "").startswith("text/plain"),
             compress="gzip" in request.headers.get("accept-encoding", ""),
             **options,
         )
-        begun = time.monotonic()
-        wait_until = begun + WAIT_SHARE * seconds
+        wait_until, deadline = (note.arrived + share * seconds for share in (WAIT_SHARE, 1 + GRACE_SHARE))
         try:
-            reply = await self.pool.run(call, wait_until=wait_until, deadline=begun + (1 + GRACE_SHARE) * seconds)
+            reply = await self.pool.run(call, wait_until=wait_until, deadline=deadline)
         except LookupError:
-            detail = f"no worker was free within {WAIT_SHARE * seconds:g} s, which is {WAIT_SHARE:.0%} of the time budget"
+            detail = (
+                f"no worker was free within {WAIT_SHARE * seconds:g} s, half of the time budget; the body took {spent:.2f} s"
+            )
             raise RefusedError(Kind.BUSY, detail, headers=self.desk.retry_after()) from None
         except TimeoutError:
             self.desk.note_duration(seconds)

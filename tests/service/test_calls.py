@@ -46,13 +46,15 @@ def test_options_reach_the_engine(caller: Caller, small: bytes) -> None:
     headers = {"allocator_seed": "7", "allocator_gap": "0.01", "allocator_time_limit": "3.5", "allocator_engine": "greedy"}
     assert caller.post("decisions", small, **headers).json()["solver"]["seed"] == 7
     (call,) = caller.pool.calls
-    assert (call.seed, call.gap, call.engine, call.seconds) == (7, 0.01, "greedy", 3.5)
+    assert (call.seed, call.gap, call.engine) == (7, 0.01, "greedy")
+    assert 0 < call.seconds <= 3.5
 
 
 def test_a_call_without_options_has_the_defaults_of_the_service(serve: Callable[..., Caller], small: bytes) -> None:
     caller = serve(default_seconds=2.0)
     caller.post("verify", small)
-    assert (caller.pool.calls[0].seconds, caller.pool.calls[0].engine) == (2.0, "portfolio")
+    assert caller.pool.calls[0].engine == "portfolio"
+    assert 0 < caller.pool.calls[0].seconds <= 2.0
 
 
 @pytest.mark.parametrize("declared", [True, False])
