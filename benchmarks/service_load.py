@@ -158,7 +158,7 @@ async def client(http: httpx.AsyncClient, token: str, until: float, rng: random.
         tally.answers[kind, str(answer.status_code)] += 1
         if answer.status_code == 200:
             tally.seconds.append(time.monotonic() - begun)
-        elif answer.status_code in (429, 503):
+        elif answer.status_code in (408, 429, 503):
             await asyncio.sleep(min(float(answer.headers["retry-after"]), MOST_RETRY_SECONDS) * (0.5 + rng.random()))
 
 

@@ -124,11 +124,14 @@ class Service:
         body = await note.incoming.read(self.settings.max_body, self.settings.body_seconds)
         spent = time.monotonic() - note.arrived
         note.facts["body_seconds"] = round(spent, 6)
+        if spent > WAIT_SHARE * seconds:
+            detail = f"the body took {spent:.2f} s, more than half of the time budget of {seconds:g} s"
+            raise RefusedError(Kind.SLOW_BODY, detail, headers=self.desk.retry_after())
         call = Call(
             operation=operation,
             body=body,
             instance=note.instance,
-            seconds=max(seconds - spent, 0.0),
+            seconds=seconds - spent,
             max_document=self.settings.max_document,
             as_text=operation == "explain" and request.headers.get("accept", "").startswith("text/plain"),
             compress="gzip" in request.headers.get("accept-encoding", ""),
@@ -138,9 +141,7 @@ class Service:
         try:
             reply = await self.pool.run(call, wait_until=wait_until, deadline=deadline)
         except LookupError:
-            detail = (
-                f"no worker was free within {WAIT_SHARE * seconds:g} s, half of the time budget; the body took {spent:.2f} s"
-            )
+            detail = f"no worker was free within {WAIT_SHARE * seconds:g} s, half of the time budget"
             raise RefusedError(Kind.BUSY, detail, headers=self.desk.retry_after()) from None
         except TimeoutError:
             self.desk.note_duration(seconds)

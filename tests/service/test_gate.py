@@ -202,6 +202,14 @@ def test_a_body_that_does_not_come(tokens: Path, monkeypatch: pytest.MonkeyPatch
     assert (status, problem["type"]) == (408, "urn:allocator:problem:slow-body")
 
 
+def test_a_body_that_takes_half_of_the_time_budget(caller: Caller, small: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("allocator.service.app.WAIT_SHARE", 0.0)
+    answer = caller.post("decisions", small)
+    assert (answer.status_code, kind_of(answer)) == (408, "slow-body")
+    assert "more than half of the time budget" in answer.json()["detail"]
+    assert not caller.pool.calls
+
+
 def test_a_client_that_leaves_in_the_middle(tokens: Path) -> None:
     app = create_app(Settings(tokens=tokens))
     assert asyncio.run(speak(app, [PART, {"type": "http.disconnect"}], {**CHUNKED, **bearer(DECIDE)}))[0] == 400
