@@ -63,6 +63,7 @@ def serve(  # noqa: PLR0917  (typer reads options from the signature)
     address = Address(host=host, port=port, certificate=certificate, key=key, clients=clients)
     _check_tokens(tokens, no_tokens, address.is_local)
     _check_files(certificate, key, clients)
+    _check_folder(record)
     if time_limit > max_time_limit:
         raise typer.BadParameter(f"{time_limit:g} is above --max-time-limit {max_time_limit:g}", param_hint="--time-limit")
     settings = Settings(
@@ -95,3 +96,15 @@ def _check_files(certificate: Path | None, key: Path | None, clients: Path | Non
     for path, name in ((certificate, "--certificate"), (key, "--key"), (clients, "--clients")):
         if path is not None and not os.access(path, os.R_OK):
             raise typer.BadParameter(f"{path} cannot be read: give a PEM file", param_hint=name)
+
+
+def _check_folder(folder: Path | None) -> None:
+    """Make the folder now: later its absence would only cost records."""
+    if folder is None:
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise typer.BadParameter(f"{folder} cannot be made ({error.strerror}): give a folder", param_hint="--record") from error
+    if not os.access(folder, os.W_OK):
+        raise typer.BadParameter(f"{folder} cannot be written: give a folder of this user", param_hint="--record")

@@ -55,6 +55,20 @@ def test_options_are_checked_before_anything_starts(invoke: Invoke, options: lis
     assert problem in " ".join(re.sub(r"[│╭╮╰╯─]", " ", result.err).split())
 
 
+def test_a_folder_of_records_that_cannot_be_made(invoke: Invoke, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    result = invoke("serve", "--no-tokens", "--record", tmp_path / "file")
+    assert result.status == 2
+    assert "cannot be made" in result.err
+
+
+def test_the_extra_is_named_where_it_is_missing(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "allocator.service.run", None)
+    result = invoke("serve", "--no-tokens")
+    assert result.status == 2
+    assert "gpu-epoch-allocator[serve]" in "".join(re.sub(r"[│╭╮╰╯─\n]", " ", result.err).split())
+
+
 @pytest.mark.parametrize(("host", "local"), [("127.0.0.1", True), ("::1", True), ("localhost", True), ("10.0.0.1", False)])
 def test_which_addresses_only_this_machine_can_reach(host: str, local: bool) -> None:
     assert Address(host=host).is_local is local
