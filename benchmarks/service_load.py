@@ -63,9 +63,8 @@ class Tally:
         lines = [f"{kind:10} {status:>6} {count:7,}" for (kind, status), count in sorted(self.answers.items())]
         lines.append(f"{len(self.seconds)} accepted, budget {budget:g} s: as clients saw it {_percentiles(self.seconds)}")
         names = ("until the body was there", "in the worker", "in all")
-        lines += [
-            f"as the server saw it, {name}: {_percentiles(part)}" for name, part in zip(names, zip(*self.seen), strict=False)
-        ]
+        for at, name in enumerate(names):
+            lines.append(f"as the server saw it, {name}: {_percentiles([row[at] for row in self.seen])}")
         lines.append(f"MiB of all processes: {first:,.0f} at first, {last:,.0f} at last, {max(mib):,.0f} at most")
         return [*lines, f"calls without an answer: {len(self.lost)} {dict(Counter(self.lost))}"]
 
