@@ -38,18 +38,18 @@ def read_bytes(source: str | PathLike[str] | bytes) -> bytes:
         refuse("$", f"cannot read {str(source)!r}: {error.strerror or error}", "name a file that exists and can be read")
 
 
-def plain(data: bytes, limit: int = MAX_BYTES) -> bytes:
+def plain(data: bytes, limit: int | None = None) -> bytes:
     """The JSON text: unpacked if it is gzip-compressed, without a byte order mark.
 
     Raises
     ------
     OversizedError
-        If it unpacks to more than `limit` bytes.
+        If it unpacks to more than `limit` bytes; None is `MAX_BYTES`.
     SnapshotError
         If the compressed data is damaged, or compressed a second time.
     """
     if data.startswith(_GZIP):
-        data = _unpack(data, limit)
+        data = _unpack(data, MAX_BYTES if limit is None else limit)
         if data.startswith(_GZIP):
             refuse("$", "the gzip data is compressed twice", "compress the document once")
     return data.removeprefix(_BOM)
