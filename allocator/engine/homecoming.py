@@ -67,8 +67,10 @@ class _WayHome:
         self.fixed = frozenset(after.before.node[after.voluntary[after.before.row]].tolist())
         self.placed: IntArray = problem.whole_placed.copy()
         self.here: dict[int, set[int]] = {}
+        self.open: dict[int, BoolArray] = {}
         for row, start in plan.starts.items():
             self._place(row, start.placement, 1)
+        self.broken = fragmentation_value(problem, self.placed)
 
     def _work(self, row: int) -> Workload:
         return self.ent.snapshot.workloads[row]
@@ -102,57 +104,66 @@ class _WayHome:
 
     def _homeliness(self, row: int, placement: Tasks) -> tuple[int, ...]:
         """Tasks on its old nodes, then in its old domains, fine to coarse."""
-        old = old_place(self.ent, row)
-        on_nodes = sum(min(tasks, old.get(node, 0)) for node, tasks in placement.items())
-        return (on_nodes, *(sum(tasks for node, tasks in placement.items() if home[node]) for home in self._home_domains(old)))
+        old, nodes = old_place(self.ent, row), np.array(list(placement), dtype=np.int64)
+        tasks = np.array(list(placement.values()), dtype=np.int64)
+        on_nodes = sum(min(number, old.get(node, 0)) for node, number in placement.items())
+        return (on_nodes, *(int(tasks[home].sum()) for home in self._in_old_domains(old, nodes)))
 
-    def _home_domains(self, old: Tasks) -> Iterator[BoolArray]:
-        """For each level above the node, fine to coarse: the nodes in a domain where the work ran."""
+    def _in_old_domains(self, old: Tasks, nodes: IntArray) -> Iterator[BoolArray]:
+        """For each level above the node, fine to coarse: which of the nodes lie in a domain where the work ran."""
         for domain in self.ent.layout.domain[-2::-1]:
-            yield np.isin(domain, domain[list(old)])
+            yield np.isin(domain[nodes], domain[list(old)], kind="table")
 
     def _ways(self, row: int) -> Iterator[_Move]:
         """Placements with as many tasks at home as there is room for: the rest near them, or else where it lies now."""
-        near = sum(home.astype(np.int64) for home in self._home_domains(old_place(self.ent, row)))
-        for first in (-np.asarray(near), np.zeros(len(self.ent.layout.names), dtype=np.int64)):
-            own = self.starts[row].placement
-            stays = np.ones_like(first)
-            stays[list(own)] = 0
-            move = self._way(row, np.lexsort((np.arange(len(first)), self.free[GPUS], stays, first)))
+        for near in (True, False):
+            move = self._way(row, near)
             if move is not None:
                 yield move
 
-    def _way(self, row: int, order: IntArray) -> _Move | None:
-        """Fill its old nodes, then nodes in this order; None if that is no place for it."""
-        own, work = self.starts[row].placement, self._work(row)
-        room, lent = self._room(row), self._lent(row)
+    def _way(self, row: int, near: bool) -> _Move | None:
+        """Fill its old nodes, then the nodes next in order; None if that is no place for it."""
+        work, room, lent = self._work(row), self._room(row), self._lent(row)
         found: dict[int, int] = {}
         left = work.tasks
         for node, tasks in sorted(old_place(self.ent, row).items()):
             take = min(left, tasks, int(room[node]) + sum(lent.get(node, {}).values()))
             if take > 0:
                 found[node], left = take, left - take
-        for node in order.tolist():
-            if left and node not in found and room[node] > 0:
+        for node in self._order(row, near, room) if left else ():
+            if left and node not in found:
                 found[node] = min(left, int(room[node]))
                 left -= found[node]
         if left or not can_place(self.ent.layout, work, self._as_room(found)):
             return None
-        return self._with_exchange(row, own, found, room, lent)
+        return self._with_exchange(row, found, room, lent)
+
+    def _order(self, row: int, near: bool, room: IntArray) -> list[int]:
+        """Nodes with room: those in its old domains first, if that is asked for; then those where it lies, then the fullest."""
+        nodes = np.flatnonzero(room)
+        homes = self._in_old_domains(old_place(self.ent, row), nodes) if near else ()
+        away = -sum((home.astype(np.int64) for home in homes), start=np.zeros(len(nodes), dtype=np.int64))
+        moved = ~np.isin(nodes, list(self.starts[row].placement), kind="table")
+        order: list[int] = nodes[np.lexsort((nodes, self.free[GPUS, nodes], moved, away))].tolist()
+        return order
 
     def _room(self, row: int) -> IntArray:
         """Tasks that fit each node of its pool once it has left where it lies, shape (num_nodes,)."""
-        own, shape = self.starts[row].placement, shape_of(self._work(row))
-        free = self.free.copy()
-        for node, tasks in own.items():
-            free[:, node] += tasks * np.array(shape)
-        return np.where(self._open(row), tasks_per_node(np.maximum(free, 0), shape), 0)
+        shape = shape_of(self._work(row))
+        room = tasks_per_node(np.maximum(self.free, 0), shape)
+        for node, tasks in self.starts[row].placement.items():
+            left = self.free[:, [node]] + tasks * np.array(shape)[:, None]
+            room[node] = tasks_per_node(np.maximum(left, 0), shape)[0]
+        return np.where(self._open(row), room, 0)
 
     def _open(self, row: int) -> BoolArray:
-        """Nodes of the pool of its start on which it may start as it does."""
+        """Nodes of the pool of its start on which it may start as it does; the same wherever it lies."""
+        if row in self.open:
+            return self.open[row]
         start, layout = self.starts[row], self.ent.layout
         until = self.ent.snapshot.now + int(self.ent.works.promise[row]) if start.charged else None
         mask: BoolArray = self.ent.may_start_on(row, until) & (layout.pool == layout.pool[next(iter(start.placement))])
+        self.open[row] = mask
         return mask
 
     def _lent(self, row: int) -> dict[int, dict[int, int]]:
@@ -169,10 +180,9 @@ class _WayHome:
         modes = {(self.starts[one].charged, self.starts[one].express) for one in (row, other)}
         return len(modes) == 1 and shape_of(self._work(row)) == shape_of(self._work(other))
 
-    def _with_exchange(
-        self, row: int, own: Tasks, found: Tasks, room: IntArray, lent: Mapping[int, Mapping[int, int]]
-    ) -> _Move | None:
+    def _with_exchange(self, row: int, found: Tasks, room: IntArray, lent: Mapping[int, Mapping[int, int]]) -> _Move:
         """The move, and those whose places it takes on the nodes that it leaves."""
+        own = self.starts[row].placement
         gaps = [node for node in sorted(own) for _ in range(own[node] - found.get(node, 0))]
         placements: dict[int, dict[int, int]] = {row: dict(found)}
         for node, tasks in sorted(found.items()):
@@ -196,25 +206,27 @@ class _WayHome:
             room = np.where(self._open(row), self._as_room(placement), 0)
             if room.sum() < self._work(row).tasks or not can_place(self.ent.layout, self._work(row), room):
                 return False
-        return bool((self._free_after(move) >= np.minimum(self.free, 0)).all())
+        return all((self.free[:, node] >= use).all() for node, use in self._change(move).items() if (use > 0).any())
 
-    def _free_after(self, move: _Move) -> IntArray:
-        free = self.free.copy()
+    def _change(self, move: _Move) -> dict[int, IntArray]:
+        """What the move takes more of each node that it touches."""
+        change: dict[int, IntArray] = {}
         for row, placement in move.placements.items():
-            for placed, sign in ((self.starts[row].placement, 1), (placement, -1)):
+            for placed, sign in ((self.starts[row].placement, -1), (placement, 1)):
                 for node, tasks in placed.items():
-                    free[:, node] += sign * tasks * np.array(shape_of(self._work(row)))
-        return free
+                    use = sign * tasks * np.array(shape_of(self._work(row)))
+                    change[node] = change.get(node, np.zeros_like(use)) + use
+        return change
 
     def _cost(self, move: _Move) -> int:
         """What the move adds to the score: spread and fragmentation are all that depends on where a start lies."""
-        spread, before = 0, fragmentation_value(self.problem, self.placed)
+        spread = 0
         for row, placement in move.placements.items():
             spread += self._spread(row, placement) - self._spread(row, self.starts[row].placement)
         self._count(move, 1)
         after = fragmentation_value(self.problem, self.placed)
         self._count(move, -1)
-        return spread + after - before
+        return spread + after - self.broken
 
     def _count(self, move: _Move, sign: int) -> None:
         for row, placement in move.placements.items():
@@ -225,8 +237,10 @@ class _WayHome:
         return spread_cost(self.ent, row, np.array(sorted(placement), dtype=np.int64)) if self._work(row).tasks > 1 else 0
 
     def _carry_out(self, move: _Move) -> None:
-        self.free = self._free_after(move)
+        for node, use in self._change(move).items():
+            self.free[:, node] -= use
         self._count(move, 1)
+        self.broken = fragmentation_value(self.problem, self.placed)
         for row, placement in move.placements.items():
             self.starts[row] = replace(self.starts[row], placement=dict(sorted(placement.items())))
 
