@@ -178,8 +178,9 @@ class _Call:
         for note in refuted:
             logger.error("%s", note)
         absolute = None if bound is None else self._keep_score + bound
+        named = rung if rung.engine != "keep" or _is_fallback(plan, notes) else replace(rung, engine="greedy")
         notes = notes + refuted
-        report = _report(self._problem, rung, answers, score, absolute, self._gap, self._seed, notes)
+        report = _report(self._problem, named, answers, score, absolute, self._gap, self._seed, notes)
         return decision_of(self._ent, plan, self._digest, report, {})
 
 
@@ -189,6 +190,14 @@ def _rungs(answers: Answers) -> list[Rung]:
     return found + [
         Rung(r.engine, r.solution, r.value) for r in answers.results if r.solution is not None and r.value is not None
     ]
+
+
+def _is_fallback(plan: Plan, notes: list[str]) -> bool:
+    """Whether keep is the word for an answer that grew out of it: nothing is done by choice, or greedy has failed.
+
+    Otherwise greedy found nothing better than what the rules ask of keep, and that is its answer.
+    """
+    return not (plan.starts or plan.stops or plan.promotions) or any(note.startswith("greedy: ") for note in notes)
 
 
 def _bound_of(answers: Answers, value: int) -> tuple[int | None, list[str]]:
