@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from allocator.domain import Decision, NodeState, Reason, StopReason
+from allocator.domain import Decision, NodeState, Promotion, Reason, Renewal, StopReason
 from allocator.engine import allocate
 from allocator.transition import apply
 from allocator.verify import verify
@@ -81,7 +81,8 @@ class Watch:
                 assert start.protected_until is not None
                 assert start.protected_until >= least, (self.seed, start)
                 self.promised[start.workload] = start.protected_until
-        for made in (*decision.promotions, *decision.renewals):
+        longer: tuple[Promotion | Renewal, ...] = (*decision.promotions, *decision.renewals)
+        for made in longer:
             assert made.protected_until >= self.promised.get(made.workload, 0)
             self.promised[made.workload] = made.protected_until
 
@@ -109,8 +110,8 @@ class Watch:
             if held is not None or key in started:
                 assert decision.now <= bound + world.epoch, (self.seed, key, decision.now - bound)
             if held is None and key in works and key not in started:
-                row = next(row for row in decision.waiting if row.workload == key)
-                assert row.entitled_since is None or row.reason is Reason.OVER_LIMIT, (self.seed, row)
+                waits = next(row for row in decision.waiting if row.workload == key)
+                assert waits.entitled_since is None or waits.reason is Reason.OVER_LIMIT, (self.seed, waits)
                 self.seen["lost"] += 1
             if held is not None:
                 assert held.bound <= bound, (self.seed, key, held.bound - bound)

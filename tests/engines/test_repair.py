@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ def dead(snap: Snapshot, *names: str) -> Snapshot:
     return replace(snap, cluster=replace(snap.cluster, nodes=machines))
 
 
-def gang(name: str, *names: str, **fields: object) -> Workload:
+def gang(name: str, *names: str, **fields: Any) -> Workload:
     """A gang of whole nodes whose promise lasts for another hour."""
     placement = dict.fromkeys(names, 1)
     return running(name, "a", placement, 8 * len(names), since=NOW - HOUR, protected_until=NOW + HOUR, **fields)
