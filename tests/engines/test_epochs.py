@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from allocator.domain import Decision, NodeState, Promotion, Reason, Renewal, StopReason
+from allocator.domain import Decision, NodeState, Promotion, Reason, Renewal, Snapshot, StopReason
 from allocator.engine import allocate
 from allocator.transition import apply
 from allocator.verify import verify
@@ -36,7 +36,7 @@ class Watch:
         decision = allocate(snapshot, engine=self.engine, time_limit=LIMIT)
         where = (self.seed, snapshot.now)
         assert decision.solver.notes == (), (where, decision.solver.notes)
-        self.check_rung(decision)
+        self.check_rung(snapshot, decision)
         assert [str(one) for one in verify(snapshot, decision).violations] == [], where
         after, later = apply(snapshot, decision), apply(snapshot, decision, world.epoch)
         assert apply(after, decision) == after, where
@@ -50,9 +50,10 @@ class Watch:
         self.seen.update(row.reason.value for row in decision.preemptions)
         return decision
 
-    def check_rung(self, decision: Decision) -> None:
+    def check_rung(self, snapshot: Snapshot, decision: Decision) -> None:
         """Keep is for where nothing is done, and what is not proven best is so because rules have their price."""
-        solver, gangs = decision.solver, self.bounds.keys() | {key for row in decision.preemptions for key in row.beneficiaries}
+        solver, gangs = decision.solver, {held.workload for held in snapshot.reservations}
+        gangs |= {key for row in decision.preemptions for key in row.beneficiaries}
         chosen = {row.workload for row in decision.starts} - gangs
         chosen |= {row.workload for row in decision.preemptions if row.reason in (StopReason.SHARE, StopReason.EXPRESS)}
         assert solver.rung != "keep" or not (chosen or decision.promotions), (self.seed, decision.now)
