@@ -61,6 +61,7 @@ class _WayHome:
     def __init__(self, ent: Entitlement, problem: EpochProblem, plan: Plan) -> None:
         self.ent, self.problem = ent, problem
         self.starts: dict[int, Placed] = dict(plan.starts)
+        self.moving = plan.stops & plan.starts.keys()
         after = after_plan(ent, plan)
         self.free: IntArray = after.free.copy()
         # What starts on the nodes of a victim is the reason of its stop, so it stays there.
@@ -171,7 +172,12 @@ class _WayHome:
         open_to, found = self._open(row), dict[int, dict[int, int]]()
         for node in old_place(self.ent, row):
             for other in sorted(self.here.get(node, set()) - {row}):
-                if open_to[node] and self._alike(row, other) and node not in old_place(self.ent, other):
+                if (
+                    open_to[node]
+                    and other not in self.moving
+                    and self._alike(row, other)
+                    and node not in old_place(self.ent, other)
+                ):
                     found.setdefault(node, {})[other] = self.starts[other].placement[node]
         return found
 
