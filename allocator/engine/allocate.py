@@ -9,6 +9,7 @@ from heapq import heapify, heappop, heappush
 
 from allocator.domain import Decision, InfeasibleError, Snapshot, SolverReport
 from allocator.engine.clock import Clock
+from allocator.engine.homecoming import come_home
 from allocator.engine.last_pass import last_pass
 from allocator.engine.plan import Plan, after_plan, plan_of
 from allocator.engine.portfolio import ENGINES, Answers, first_answer, improve
@@ -160,16 +161,26 @@ class _Call:
         if key not in self._mended:
             with self._clock.step("last_pass"):
                 plan = last_pass(self._ent, plan_of(self._problem, rung.solution))
-                self._mended[key] = plan, score_of(after_plan(self._ent, plan))
+                self._mended[key] = self._at_home(plan, score_of(after_plan(self._ent, plan)))
         return self._mended[key]
+
+    def _at_home(self, plan: Plan, score: Score) -> tuple[Plan, Score]:
+        """The plan with requeued work where it ran before, if that and what the last pass makes of it cost nothing."""
+        home = come_home(self._ent, self._problem, plan)
+        if home == plan:
+            return plan, score
+        home = last_pass(self._ent, home)
+        value = score_of(after_plan(self._ent, home))
+        return (home, value) if value.total <= score.total else (plan, score)
 
     def _decide(self, answers: Answers, rung: Rung, plan: Plan, score: Score, notes: list[str]) -> Decision:
         bound, refuted = _bound_of(answers, score.total - self._keep_score)
         for note in refuted:
             logger.error("%s", note)
         absolute = None if bound is None else self._keep_score + bound
+        named = rung if rung.engine != "keep" or _is_fallback(plan, notes) else replace(rung, engine="greedy")
         notes = notes + refuted
-        report = _report(self._problem, rung, answers, score, absolute, self._gap, self._seed, notes)
+        report = _report(self._problem, named, answers, score, absolute, self._gap, self._seed, notes)
         return decision_of(self._ent, plan, self._digest, report, {})
 
 
@@ -179,6 +190,14 @@ def _rungs(answers: Answers) -> list[Rung]:
     return found + [
         Rung(r.engine, r.solution, r.value) for r in answers.results if r.solution is not None and r.value is not None
     ]
+
+
+def _is_fallback(plan: Plan, notes: list[str]) -> bool:
+    """Whether keep is the word for an answer that grew out of it: nothing is done by choice, or greedy has failed.
+
+    Otherwise greedy found nothing better than what the rules ask of keep, and that is its answer.
+    """
+    return not (plan.starts or plan.stops or plan.promotions) or any(note.startswith("greedy: ") for note in notes)
 
 
 def _bound_of(answers: Answers, value: int) -> tuple[int | None, list[str]]:

@@ -69,12 +69,13 @@ class _Clearing:
         return {index[name]: np.array(shape_of(work)) * tasks for name, tasks in work.run.placement.items()}
 
     def start(self, one: Reserved) -> Reserved:
-        """Give the gang the cheapest nodes of its domain that hold it, and clear them."""
+        """Give the gang the cheapest nodes of its domain that hold it, of equals those where it ran before, and clear them."""
         work, layout = self.facts.snapshot.workloads[one.row], self.facts.layout
         usable = one.usable & (layout.deadline >= self.facts.snapshot.now + one.promise)
         room = np.where(usable, tasks_per_node(np.maximum(self.firm, 0), shape_of(work)), 0)
         whole = np.flatnonzero(room >= -(-work.tasks // one.nodes))
-        order = whole[np.lexsort((whole, self.price[whole]))]
+        elsewhere = ~np.isin(whole, self._old_nodes(one.row))
+        order = whole[np.lexsort((whole, elsewhere, self.price[whole]))]
         for count in (one.nodes, *range(one.nodes + 1, len(order) + 1)):
             mask = np.zeros_like(usable)
             mask[order[:count]] = True
@@ -82,6 +83,11 @@ class _Clearing:
             if placement is not None:
                 return replace(one, placement=placement, victims=self._clear(one.row, placement))
         return one
+
+    def _old_nodes(self, row: int) -> list[int]:
+        stop, index = self.facts.snapshot.workloads[row].stopped, self.facts.layout.index
+        placement = stop.placement if stop is not None and stop.placement is not None else {}
+        return [index[name] for name in placement if name in index]
 
     def _clear(self, gang: int, placement: dict[int, int]) -> tuple[int, ...]:
         """Stop what does not fit beside the gang: uncharged and cheap work first, and nobody needlessly."""

@@ -8,7 +8,7 @@ asked until some instant.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 
 import numpy as np
@@ -47,6 +47,13 @@ class Prospect:
         return self._horizon.earliest(self._work, self._until)
 
     @cached_property
+    def not_before(self) -> int | None:
+        """The first instant with a place, as if victims that should have left by now had left; None if there never is one."""
+        late = self._horizon.victims_stay
+        found = self._horizon.earliest(self._work, self._until, late=True) if late else self.earliest
+        return None if found is None else found.instant
+
+    @cached_property
     def fits_free(self) -> bool:
         """Whether it fits beside everything that runs after the decision."""
         return self._horizon.fits(self._work, self._horizon.free, self._until)
@@ -75,8 +82,8 @@ class Horizon:
     free, free_by_licence
         GPUs, CPUs and GiB that no task uses on each node; the same once everything has gone that may be stopped for the sake
         of shares. Shape (3, num_nodes).
-    deadlines_matter
-        Whether some node that accepts work will drain.
+    deadlines_matter, victims_stay
+        Whether some node that accepts work will drain, and whether on some a victim stays beyond its time.
     """
 
     def __init__(self, ent: Entitlement, after: After) -> None:
@@ -92,11 +99,12 @@ class Horizon:
         licensed = removable & (works.licensed | ~works.charged)
         self.free = capacity - after.used(after.running, num_nodes)
         self.free_by_licence = self.free + after.used(licensed, num_nodes)
+        self.victims_stay = bool(ent.layout.overdue.any())
         self.deadlines_matter = bool(np.any(ent.layout.accepting & (ent.layout.deadline != NEVER)))
 
-    def fits(self, work: Workload, free: IntArray, until: int | None) -> bool:
+    def fits(self, work: Workload, free: IntArray, until: int | None, late: bool = False) -> bool:
         """Whether it fits the accepting nodes with that much free, shape (3, num_nodes)."""
-        return can_place(self._ent.layout, work, self._room(work, free, until))
+        return can_place(self._ent.layout, work, self._room(work, free, until, late))
 
     def fits_beside_reservations(self, work: Workload, until: int) -> bool:
         """Whether it fits with its promise where others give way, on nodes that no reservation needs before that."""
@@ -113,18 +121,21 @@ class Horizon:
         """GPUs that no task uses, on the nodes it may start on."""
         return int(self.free[GPUS, self._mask(work, until)].sum())
 
-    def earliest(self, work: Workload, until: int | None = None) -> Earliest | None:
-        """The first instant at which it fits beside the promises that then remain; None if it never does."""
-        if self.fits(work, self._unpromised(0), until):
+    def earliest(self, work: Workload, until: int | None = None, late: bool = False) -> Earliest | None:
+        """The first instant at which it fits beside the promises that then remain; None if it never does.
+
+        Nodes with a victim that is overdue take nothing as long as it stays; with `late` they count, as if it had left.
+        """
+        if self.fits(work, self._unpromised(0), until, late):
             return Earliest(self._ent.snapshot.now, ())
-        if not self.fits(work, self._ent.layout.capacity, until):
+        if not self.fits(work, self._ent.layout.capacity, until, late):
             return None
         low, high = 0, len(self._events)
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (low, middle) if self.fits(work, self._unpromised(middle), until) else (middle, high)
+            low, high = (low, middle) if self.fits(work, self._unpromised(middle), until, late) else (middle, high)
         instant = int(self._events[high - 1])
-        room = self._room(work, self._unpromised(high), until)
+        room = self._room(work, self._unpromised(high), until, late)
         return Earliest(instant, self._blockers(work, room, instant))
 
     def _blockers(self, work: Workload, room: IntArray, instant: int) -> tuple[str, ...]:
@@ -136,18 +147,21 @@ class Horizon:
         ordered = sorted(rows.tolist(), key=lambda row: (self._after.release[row], works[row].id))
         return tuple(works[row].id for row in ordered[:MOST_BLOCKERS])
 
-    def _room(self, work: Workload, free: IntArray, until: int | None) -> IntArray:
-        room: IntArray = np.where(self._mask(work, until), tasks_per_node(free, shape_of(work)), 0)
+    def _room(self, work: Workload, free: IntArray, until: int | None, late: bool = False) -> IntArray:
+        room: IntArray = np.where(self._mask(work, until, late=late), tasks_per_node(free, shape_of(work)), 0)
         return room
 
-    def _mask(self, work: Workload, until: int | None, reserved: bool = False) -> BoolArray:
-        """The nodes it may start on, remembered by what that depends on; with `reserved`, beside all reservations."""
-        key = (work.pools, _pairs(work), work.exclude_nodes, until, reserved)
+    def _mask(self, work: Workload, until: int | None, *, reserved: bool = False, late: bool = False) -> BoolArray:
+        """The nodes it may start on, remembered by what that depends on; with `reserved`, beside all reservations; with `late`,
+        where victims are overdue too."""
+        late = late and self.victims_stay
+        key = (work.pools, _pairs(work), work.exclude_nodes, until, reserved, late)
         if key not in self._masks:
             if len(self._masks) >= _MOST_MASKS:
                 self._masks.clear()
             by = self._ent.layout.promise_by if reserved else self._ent.layout.deadline
-            self._masks[key] = eligible(self._ent.layout, work, until, by)
+            layout = replace(self._ent.layout, overdue=np.zeros_like(self._ent.layout.overdue)) if late else self._ent.layout
+            self._masks[key] = eligible(layout, work, until, by)
         return self._masks[key]
 
 

@@ -12,6 +12,7 @@ from allocator.entitlement.model import Entitlement
 from allocator.explain.after import After
 from allocator.explain.horizon import Earliest, Horizon, Prospect
 from allocator.explain.words import clock, counted, duration, gpu_hours, gpus, listed
+from allocator.topology import NEVER
 
 
 class Case(NamedTuple):
@@ -60,10 +61,10 @@ class Reasons:
     def answer(self, case: Case, work: Workload) -> Answer:
         """The first reason that applies, in the order of the list; `work` is any workload of the case."""
         anyhow = self._prospect(case, work, None)
-        if anyhow.earliest is None:
-            return self._pool_down(work)
         # Work may run uncharged some day, so that drains which its promise would outlast do not put its start off.
-        not_before = anyhow.earliest.instant
+        not_before = anyhow.not_before
+        if not_before is None or anyhow.earliest is None:
+            return self._pool_down(work) if not_before is None else self._victims_stay(work, not_before)
         promised = self._prospect(case, work, self._until(case, work, anyhow))
         if promised.earliest is None:
             return self._outlasts_drains(case, work)
@@ -102,6 +103,13 @@ class Reasons:
         accepting = int((wanted & layout.accepting).sum())
         out = f"{accepting} of {counted(int(wanted.sum()), 'node')} of {self._pools(work)} accept work"
         return Answer(Reason.POOL_DOWN, f"{_needs(work)} would fit a healthy cluster, but {out}")
+
+    def _victims_stay(self, work: Workload, not_before: int) -> Answer:
+        """The only places are nodes with victims of earlier decisions that have not left in time; nobody knows when they do."""
+        runs = ((other.id, other.run) for other in self.ent.snapshot.workloads if other.run is not None)
+        late = [key for key, run in runs if (run.terminating_until or NEVER) <= self.ent.snapshot.now]
+        detail = f"{_needs(work)} fits only where victims are that should have left: {listed(late)}"
+        return Answer(Reason.NO_CAPACITY, detail, not_before)
 
     def _outlasts_drains(self, case: Case, work: Workload) -> Answer:
         """Work that would be charged may not start where its promise outlasts an announced drain."""

@@ -11,8 +11,8 @@ from allocator.models.greedy.variables import State
 
 
 def repair(state: State, curves: Curves) -> bool:
-    """Ensures licence and charged_first, then that limits and funds hold; whether anything had to be done."""
-    changed = False
+    """Ensures licence, charged_first and max_preemptions, then that limits and funds hold; whether anything had to be done."""
+    changed = _within_max_preemptions(state, curves)
     while True:
         wrong = [*unlicensed(state), *misplaced(state.problem, state.solution())]
         kept = [r for r in dict.fromkeys(wrong) if r in state.stopped and _put_back(state, curves, r)]
@@ -41,12 +41,36 @@ def promote(state: State, rows: Iterable[int] | None = None) -> None:
             state.promote(u)
 
 
-def _put_back(state: State, curves: Curves, r: int) -> bool:
-    """Keep a victim after all; whoever has no better claim to its place gives way."""
-    tables, spare = state.tables, state.tables.licensed[r]
+def _within_max_preemptions(state: State, curves: Curves) -> bool:
+    """Ensures max_preemptions: of the charged work that stops beyond the limit that which it costs least to keep stays."""
+    most, changed = state.problem.max_stops, False
+    while most is not None:
+        stops = [r for r in sorted(state.stopped) if state.tables.victim_charged[r]]
+        if len(stops) <= most:
+            break
+        r = min(stops, key=lambda r: (_loss_of_keep(state, curves, r), r))
+        if not _put_back(state, curves, r, all_starts=True):
+            break
+        keep_back(state, curves)
+        changed = True
+    return changed
+
+
+def _loss_of_keep(state: State, curves: Curves, r: int) -> int:
+    """What it costs, one by one, that the starts on the nodes of a victim wait and the victim stays."""
+    return sum(loss_of_return(state, curves, j) for j in _starts_on_nodes_of(state, r)) - gain_of_keep(state, curves, r)
+
+
+def _starts_on_nodes_of(state: State, r: int) -> list[int]:
     nodes = set(state.problem.victims.nodes[r].tolist())
-    starts = [j for j, placement in state.starts.items() if not nodes.isdisjoint(placement)]
-    gives_way = [j for j in starts if not (tables.charged[j] if spare else tables.express[j])]
+    return [j for j, placement in state.starts.items() if not nodes.isdisjoint(placement)]
+
+
+def _put_back(state: State, curves: Curves, r: int, *, all_starts: bool = False) -> bool:
+    """Keep a victim after all; whoever has no better claim to its place gives way, or `all_starts`."""
+    tables, spare = state.tables, state.tables.licensed[r]
+    starts = _starts_on_nodes_of(state, r)
+    gives_way = [j for j in starts if all_starts or not (tables.charged[j] if spare else tables.express[j])]
     for j in sorted(gives_way, key=lambda j: (tables.charged[j], loss_of_return(state, curves, j), j)):
         if _in_the_way(state, r, list(state.starts[j])):
             state.take_back(j)

@@ -48,7 +48,7 @@ def best_decision(ent: Entitlement) -> tuple[int, Decision]:
     TooLargeError
         If there are more than TOO_MANY decisions to look at.
     """
-    found = sorted(_all_decisions(ent), key=lambda item: item[0])
+    found = sorted(all_plans(ent), key=lambda item: item[0])
     for score, plan in found:
         terms = score_of(after_plan(ent, plan))
         assert terms.total == score, f"brute force says {score}, the verifier {terms}"
@@ -58,7 +58,8 @@ def best_decision(ent: Entitlement) -> tuple[int, Decision]:
     raise AssertionError("no decision keeps every rule")
 
 
-def _all_decisions(ent: Entitlement) -> Iterator[tuple[int, Plan]]:
+def all_plans(ent: Entitlement) -> Iterator[tuple[int, Plan]]:
+    """Every plan that fits the nodes, with its score; whether the rules allow it is not asked."""
     rows = range(len(ent.snapshot.workloads))
     choices = [own for row in rows if (own := list(_choices(ent, row)))]
     free = (ent.layout.capacity - _shared_places(ent)).T.tolist()

@@ -15,6 +15,7 @@ from allocator.domain import (
     NodeState,
     Policy,
     Run,
+    Segment,
     Snapshot,
     SolverReport,
     StopReason,
@@ -38,6 +39,9 @@ class World:
     snapshot: Snapshot
     in_part: bool
     epoch: int
+    gangs: float
+    failures: float
+    launches_fail: float
     count: int = 0
     disturbed: bool = False
     repairs: dict[str, int] = field(default_factory=dict)
@@ -50,13 +54,26 @@ class World:
             Node(name=f"n{i}", pool="a", gpus=4, domains=("c", f"r{i // 2}")) for i in range(2 * rng.randint(2, 4))
         ]  # fmt: skip
         budgets = [
-            Allocation(id=key, parent=None, share=Fraction(share), interactive_limit=rng.choice([None, 2, 4]))
+            Allocation(
+                id=key, parent=None, share=Fraction(share), interactive_limit=rng.choice([None, 2, 4]),
+                gpu_limit=rng.choice([None, None, None, 8, 12]),
+            )
             for key, share in (("x", rng.choice([1, 2])), ("y", 1), ("z", rng.choice([0, 1])))
+        ]  # fmt: skip
+        budgets += [
+            Allocation(id=f"y{i}", parent="y", share=Fraction(1), funds=rng.random() < 0.3) for i in rng.choice([[], [1, 2]])
         ]
-        policy = Policy(protection_cap=2 * HOUR, window=24 * HOUR, horizon=2 * HOUR, reserve_from=Fraction(1, 4))
+        policy = Policy(
+            protection_cap=2 * HOUR, window=24 * HOUR, horizon=2 * HOUR, reserve_from=Fraction(1, 4),
+            max_preemptions=rng.choice([None, None, 1]), preempt_under_entitlement=rng.random() < 0.1,
+        )  # fmt: skip
         cluster = Cluster(levels=("cluster", "rack", "node"), nodes=tuple(nodes), slowdown={"rack": Fraction(1, 50)})
         snapshot = Snapshot(now=T0, cluster=cluster, budgets=tuple(budgets), workloads=(), policy=policy).canonical()
-        world = cls(rng, snapshot, in_part=rng.random() < 0.4, epoch=rng.choice([5, 10, 20]) * MINUTE)
+        world = cls(
+            rng, snapshot, in_part=rng.random() < 0.4, epoch=rng.choice([5, 10, 20]) * MINUTE,
+            gangs=rng.choice([0.2, 0.2, 0.5]), failures=rng.choice([0.0, 0.01, 0.01, 0.04]),
+            launches_fail=rng.choice([0.0, 0.0, 0.2]),
+        )  # fmt: skip
         for _ in range(6):
             world._arrive()
         return world
@@ -65,6 +82,7 @@ class World:
         """The dispatcher does what was decided, and an epoch passes with all that happens in it."""
         self.disturbed = False
         self._finish_late_victims()
+        decision = self._with_failed_launches(decision)
         if self.in_part and self.rng.random() < 0.5:
             self.snapshot = self._with_notice(decision)
             decision = Decision(
@@ -75,6 +93,12 @@ class World:
         for _ in range(self.rng.choice([0, 0, 1, 1, 2])):
             self._arrive()
         self._change_nodes()
+
+    def _with_failed_launches(self, decision: Decision) -> Decision:
+        """Some starts do not happen, and the next snapshot shows it."""
+        failed = {row.workload for row in decision.starts if self.rng.random() < self.launches_fail}
+        self.disturbed |= bool(failed)
+        return replace(decision, starts=tuple(row for row in decision.starts if row.workload not in failed))
 
     def _with_notice(self, decision: Decision) -> Snapshot:
         """Stops take their notice, and starts in their place wait for it; the rest happens at once. Some never leave."""
@@ -135,6 +159,7 @@ class World:
                 ran = self.snapshot.now - run.start_time
                 if self.rng.random() < (0.25 if ran >= work.min_runtime else 0.02):
                     ends.append(work.id)
+        ends += [work.id for work in self.snapshot.workloads if work.run is None and self.rng.random() < 0.01]
         self.snapshot = finish(self.snapshot, *ends)
 
     def _arrive(self) -> None:
@@ -143,19 +168,31 @@ class World:
             return
         self.count += 1
         kind = rng.random()
-        tasks, gpus = (rng.randint(size // 4, size), 4) if kind < 0.2 else (rng.choice([1, 1, 2]), rng.choice([1, 1, 2, 4]))
+        tasks, gpus = (
+            (rng.randint(size // 4, size), 4) if kind < self.gangs else (rng.choice([1, 1, 2]), rng.choice([1, 1, 2, 4]))
+        )
         unallocated = kind > 0.75
+        leaves = ["y1", "y2"] if any(vertex.parent for vertex in self.snapshot.budgets) else ["y", "y"]
         work = Workload(
-            id=f"w{self.count:04d}", allocation=rng.choice("xxyyz"), submit_time=self.snapshot.now, tasks=tasks,
-            gpus_per_task=gpus,
+            id=f"w{self.count:04d}", allocation=rng.choice(["x", "x", *leaves, "z"]), submit_time=self.snapshot.now,
+            tasks=tasks, gpus_per_task=gpus,
             min_runtime=0 if unallocated else rng.choice([20 * MINUTE, HOUR, 2 * HOUR, 4 * HOUR]), resumable=rng.random() < 0.8,
             checkpoint_on_notice=rng.random() < 0.7, checkpoint_interval=rng.choice([None, 600]),
             restart_time=rng.choice([60, 300]),
             user=rng.choice([None, "u", "v"]), unfunded=rng.choice([Unfunded.RUN, Unfunded.RUN, Unfunded.WAIT]),
             renew=not unallocated and tasks == 1 and rng.random() < 0.3,
-            topology=TopologyWish(required="rack") if 1 < tasks <= 2 and rng.random() < 0.4 else TopologyWish(),
+            topology=self._wish(tasks), priority=rng.choice([0, 0, 0, 1]),
+            max_runtime=rng.choice([None, 6 * HOUR]),
         )  # fmt: skip
         self.snapshot = replace(self.snapshot, workloads=(*self.snapshot.workloads, work)).canonical()
+
+    def _wish(self, tasks: int) -> TopologyWish:
+        chance = self.rng.random()
+        if 1 < tasks <= 2 and chance < 0.4:
+            return TopologyWish(required="rack")
+        if tasks > 2 and chance < 0.2:
+            return TopologyWish(segment=Segment(level="rack", tasks=2))
+        return TopologyWish(preferred="rack") if chance > 0.9 else TopologyWish()
 
     def _change_nodes(self) -> None:
         rng, now = self.rng, self.snapshot.now
@@ -164,7 +201,7 @@ class World:
             healthy = node.state is NodeState.UP and node.drain_deadline is None
             if not healthy and self.repairs.get(node.name, 0) <= now:
                 nodes.append(replace(node, state=NodeState.UP, drain_deadline=None))
-            elif healthy and rng.random() < 0.01:
+            elif healthy and rng.random() < self.failures:
                 self.disturbed = True
                 self.repairs[node.name] = now + rng.choice([1, 4, 12]) * self.epoch
                 change: dict[str, object] = rng.choice(

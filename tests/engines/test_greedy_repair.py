@@ -75,6 +75,36 @@ def test_who_is_not_in_the_way_stays() -> None:
     assert play.repair() == ({"new"}, {"cheap"})
 
 
+@pytest.mark.parametrize("most", [0, 1, 2])
+def test_no_more_charged_work_stops_than_the_policy_allows(most: int) -> None:
+    """Three gangs of `a` have stopped, each for one of `b`. Those that it costs least to keep come back."""
+    old = [running(f"old{i}", "a", {f"n{i}": 1}, restart_time=300 * i) for i in (1, 2, 3)]
+    play = Play(snapshot(nodes(3), AB, [*old, *(job(f"new{i}", "b") for i in (1, 2, 3))], max_preemptions=most))
+    for i in (1, 2, 3):
+        play.stop(f"old{i}")
+        play.start(f"new{i}")
+    started, stopped = play.repair()
+    assert stopped == {"old1", "old2"} - {f"old{i}" for i in (1, 2) if i > most}
+    assert len(started) == most
+
+
+@pytest.mark.parametrize("seeds", chunks(usual=60, long=2000, size=60 if not FUZZ else 250))
+def test_greedy_keeps_within_the_stops_of_the_policy(seeds: range) -> None:
+    """Crowds of small charged work where much is owed to others, so that the relaxation stops parts of many."""
+    for seed in seeds:
+        rng, works = Random(seed), []
+        for i in range(1, 5):
+            sizes = rng.choice([(2, 2, 2, 2), (4, 4), (4, 2, 2), (8,), (1, 1, 2, 4)])
+            works += [
+                running(f"r{i}{k}", "a", {f"n{i}": 1}, g, restart_time=60 * rng.randint(1, 40)) for k, g in enumerate(sizes)
+            ]
+        works += [job(f"w{k}", "b", rng.choice([1, 2, 4, 8, 16])) for k in range(rng.randint(1, 6))]
+        snap = snapshot(nodes(4), AB, works, max_preemptions=rng.randint(0, 3))
+        answer = allocate(snap, engine="greedy")
+        assert answer.solver.notes == (), seed
+        assert len(answer.preemptions) <= (snap.policy.max_preemptions or 0)
+
+
 def test_charged_work_that_stops_for_uncharged_work_comes_back() -> None:
     """`paid` has stopped for `guest`, which is never charged: `guest` waits again."""
     play = Play(snapshot(nodes(1), AB, [running("paid", "a", {"n1": 1}), guest()], preempt_under_entitlement=True))

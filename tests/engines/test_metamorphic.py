@@ -67,7 +67,11 @@ def shuffle(snapshot: Snapshot) -> Snapshot:
 
     def work(row: Workload) -> Workload:
         run = replace(row.run, placement=turned(row.run.placement)) if row.run else None
-        return replace(row, run=run, node_labels=turned(row.node_labels), exclude_nodes=shuffled(row.exclude_nodes, rng))
+        stopped = row.stopped
+        if stopped is not None and stopped.placement is not None:
+            stopped = replace(stopped, placement=turned(stopped.placement))
+        labels, excluded = turned(row.node_labels), shuffled(row.exclude_nodes, rng)
+        return replace(row, run=run, stopped=stopped, node_labels=labels, exclude_nodes=excluded)
 
     nodes, slowdown = shuffled(snapshot.cluster.nodes, rng), turned(snapshot.cluster.slowdown)
     return replace(

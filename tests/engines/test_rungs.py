@@ -135,6 +135,16 @@ def test_where_nothing_can_be_done_keep_answers(fault: str, broken: Break) -> No
     assert CAUSES[fault] in decision.solver.notes[0]
 
 
+@pytest.mark.parametrize(("engine", "rung"), [("greedy", "greedy"), ("portfolio", "exact")])
+def test_what_the_rules_ask_of_keep_is_no_longer_keep(engine: str, rung: str) -> None:
+    """Nothing is worth a change, but entitled work may not wait for unallocated work: no rung has failed."""
+    free = running("free", "a", {"n1": 1}, min_runtime=0, charged=False)
+    snap = snapshot(nodes(1), [budget("a")], [free, job("paid", "a", 7)])
+    decision = allocate(snap, engine=engine, time_limit=LIMIT)
+    assert [row.workload for row in decision.starts] == ["paid"]
+    assert (decision.solver.rung, decision.solver.engine, decision.solver.notes) == (rung, "greedy", ())
+
+
 @pytest.mark.parametrize("fault", ["hangs", "aborts"])
 def test_the_next_call_has_a_new_child(fault: str, broken: Break, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = healthy()

@@ -63,6 +63,18 @@ def test_nodes_that_are_down_or_draining_come_first() -> None:
     assert "1 of 3 nodes of h100 accept work" in found.detail
 
 
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_victim_that_is_late_may_leave_at_any_time(elsewhere: bool) -> None:
+    """So nothing can be promised about what waits for its node, even where another place has a known end."""
+    late = running("late", "a", {"n1": 1}, terminating_until=NOW - 60)
+    held = running("held", "a", {"n2": 1}, since=NOW - HOUR, protected_until=NOW + HOUR)
+    machines = [node("n1"), node("n2", state="up" if elsewhere else "down")]
+    found = row(snapshot(machines, [budget("a")], [late, *([held] if elsewhere else []), job("w")]))
+    expected = Reason.BLOCKED_BY_PROTECTION if elsewhere else Reason.NO_CAPACITY
+    assert (found.reason, found.not_before) == (expected, NOW)
+    assert ("late" in found.detail) is not elsewhere
+
+
 def test_a_promise_that_outlasts_an_announced_drain_finds_no_node() -> None:
     snap = snapshot([node("n1", drain_deadline=NOW + HOUR)], [budget("a")], [job("w", min_runtime=2 * HOUR)])
     found = row(snap)
