@@ -52,7 +52,7 @@ def read_claimants(
     queue = queue_order(contract, places.leaf, decidable & wants & (contract.min_runtime > 0))
     fits_promise = np.array([verdict.fits_promise for verdict in health], dtype=bool)
     room = lane_room(contract, installed, policy)
-    express = lane_candidates(works, contract, queue, places.home, fits_promise, room, policy)
+    express = lane_candidates(contract, queue, places.home, fits_promise, room, snapshot)
     walk = _latched_first(snapshot, queue[(fits_promise & ~express)[queue]])
     funded = fund_in_order(tree, funds.available_before, walk, places, contract.gpus * promise)
     return Claimants(

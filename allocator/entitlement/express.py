@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 
 import numpy as np
 
-from allocator.domain import Policy, Workload
+from allocator.domain import Policy, Snapshot, Workload
 from allocator.entitlement.contract import Contract
 from allocator.topology import BoolArray, IntArray
 
@@ -27,19 +26,20 @@ def lane_room(contract: Contract, installed: IntArray, policy: Policy) -> IntArr
 
 
 def lane_candidates(
-    works: Sequence[Workload],
     contract: Contract,
     queue: IntArray,
     home: IntArray,
     placeable: BoolArray,
     room: IntArray,
-    policy: Policy,
+    snapshot: Snapshot,
 ) -> BoolArray:
     """Mark the workloads that the lane has room for, one after the other in queue order, shape (num_workloads,).
 
-    One that does not fit what is left is passed over. `queue` lists rows; `placeable` is True where a start that is
-    promised its min runtime fits the healthy cluster.
+    One that does not fit what is left is passed over, and so is a gang that a reservation is kept for: it keeps that.
+    `queue` lists rows; `placeable` is True where a start that is promised its min runtime fits the healthy cluster.
     """
+    works, policy = snapshot.workloads, snapshot.policy
+    reserved = {reservation.workload for reservation in snapshot.reservations}
     lane = policy.express
     chosen = np.zeros(len(works), dtype=bool)
     left = room.tolist()
@@ -47,7 +47,7 @@ def lane_candidates(
     short = (contract.min_runtime > 0) & (contract.min_runtime <= lane.min_runtime) & (contract.gpus <= lane.gpus)
     for row in queue[(short & contract.waiting_before & placeable)[queue]].tolist():
         work, gpus, pool = works[row], int(contract.gpus[row]), home[row]
-        if not _may_use(work) or by_user[work.user] >= lane.per_user or gpus > left[pool]:
+        if not _may_use(work) or work.id in reserved or by_user[work.user] >= lane.per_user or gpus > left[pool]:
             continue
         chosen[row] = True
         by_user[work.user] += 1

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from allocator.domain import ExpressLane, LastStop, NodeState, Policy, Workload
+from allocator.domain import ExpressLane, LastStop, NodeState, Policy, Reservation, Workload
 from allocator.entitlement import entitle
 from tests.entitlement.builders import HOUR, NOW, allocation, node, running, snapshot, work
 
@@ -93,3 +93,15 @@ def test_what_started_at_now_is_still_a_candidate() -> None:
 def test_the_lane_must_keep_its_promise_on_a_draining_cluster() -> None:
     assert lane(quick("a"), drain_deadline=NOW + HOUR) == ["a"]
     assert lane(quick("a"), drain_deadline=NOW + 1799) == []
+
+
+def test_a_gang_keeps_its_reservation_rather_than_take_the_lane() -> None:
+    # The lane was full when it was reserved for; room there now must not cost it the nodes that are being kept.
+    kept = Reservation(
+        workload="w", pool="p", domain=(), nodes=1, start=NOW + HOUR, eligible_since=NOW - HOUR, bound=NOW + 9 * HOUR
+    )
+    held = running("r", "n", leaf="B", gpus=8, granted_at=NOW - 9, protected_until=NOW + HOUR)
+    busy = snapshot([node("n")], [allocation("A"), allocation("B")], [held, quick("w", 8)])
+    ent = entitle(replace(busy, reservations=(kept,)))
+    assert not ent.works.express.any()
+    assert [ent.snapshot.workloads[one.row].id for one in ent.reserved] == ["w"]
