@@ -46,14 +46,10 @@ class SchedulingPolicy(Protocol):
     idling
         Whether sessions keep GPUs that they do not use: `NEVER`; only until their promise ends (`PROMISE`); for as long as
         they like, unless they are stopped (`ALWAYS`).
-    verified
-        True where the policy has had its decisions checked against every rule; those of all others are checked by the
-        replay for what is physically possible.
     """
 
     name: str
     idling: Idling
-    verified: bool
 
     def decide(self, snapshot: Snapshot, previous: Decision | None) -> Decision:
         """Decide for the cluster as it is at `snapshot.now`.
@@ -70,6 +66,7 @@ class SchedulingPolicy(Protocol):
         -------
         Only `starts`, `preemptions`, `promotions`, `renewals`, `reservations` and the `entitled_since` of `waiting` are
         carried out, all of them at `snapshot.now`. Work on nodes that are down has to be stopped (`plain_decision` does it).
+        The replay refuses what is physically impossible (`allocator.verify.physical`).
         """
         ...
 
@@ -98,17 +95,16 @@ def plain_decision(
         Workload, reason and beneficiaries of each stop. Work on dead nodes is added where it is not named.
     """
     stops = list(stops)
+    dead = {work.id: work for work in work_on_dead_nodes(snapshot)}
+    works = {work.id: work for work in snapshot.workloads} if stops else dead
     named = {workload for workload, _, _ in stops}
-    dead = [(work.id, StopReason.NODE_DOWN, ()) for work in work_on_dead_nodes(snapshot) if work.id not in named]
-    works = (
-        {work.id: work for work in snapshot.workloads} if stops else {work.id: work for work in work_on_dead_nodes(snapshot)}
-    )
+    forced = [(workload, StopReason.NODE_DOWN, ()) for workload in dead if workload not in named]
     return Decision(
         now=snapshot.now,
         snapshot="",
         solver=SolverReport(rung=policy, engine=policy, status="feasible", objective=0, bound=None, gap=None, terms={}, seed=0),
         starts=tuple(starts),
-        preemptions=tuple(_preemption(works[key], reason, whom, snapshot.now) for key, reason, whom in (*dead, *stops)),
+        preemptions=tuple(_preemption(works[key], reason, whom, snapshot.now) for key, reason, whom in (*forced, *stops)),
         promotions=tuple(promotions),
     )
 

@@ -6,6 +6,7 @@ from allocator.domain import Decision, Snapshot
 from allocator.entitlement import Entitlement, Score, entitle
 from allocator.verify.after import AfterState, Placed, build_after
 from allocator.verify.case import Case
+from allocator.verify.physical import physical_violations, verify_physical
 from allocator.verify.room import Mode, Opening, Refusal, Room, could_start, could_start_over_unallocated, free_after
 from allocator.verify.rules import RULES, broken_rules
 from allocator.verify.score import score_of
@@ -26,8 +27,10 @@ __all__ = [
     "could_start",
     "could_start_over_unallocated",
     "free_after",
+    "physical_violations",
     "score_of",
     "verify",
+    "verify_physical",
 ]
 
 

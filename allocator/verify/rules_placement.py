@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from allocator.domain import Node, Workload
 from allocator.entitlement.model import Forced
 from allocator.verify.case import RESOURCES, Case
+from allocator.verify.physical import unsuitable
 from allocator.verify.verdict import Violation
 
 
@@ -73,7 +73,7 @@ def eligibility(case: Case) -> Iterator[Violation]:
         if case.ent.works.leaf[row] < 0:
             yield Violation("eligibility", work.id, f"belongs to {work.allocation}, which is no leaf of the budget tree")
         for node in placement:
-            why = _unsuitable(work, nodes[case.node(node)])
+            why = unsuitable(work, nodes[case.node(node)])
             if why:
                 yield Violation("eligibility", work.id, f"is placed on {case.node(node)}, {why}")
                 break
@@ -112,13 +112,3 @@ def _tasks_by_domain(case: Case, placement: Mapping[int, int], level: str) -> Co
     for node, tasks in placement.items():
         found[int(domain[node])] += tasks
     return found
-
-
-def _unsuitable(work: Workload, node: Node) -> str:
-    """Why a workload may not use a node, whatever its state; empty if it may."""
-    if work.pools and node.pool not in work.pools:
-        return f"which lies in pool {node.pool}; it accepts {', '.join(work.pools)}"
-    missing = [f"{key}={value}" for key, value in sorted(work.node_labels.items()) if node.labels.get(key) != value]
-    if missing:
-        return f"which does not carry {', '.join(missing)}"
-    return "which it excludes" if node.name in work.exclude_nodes else ""

@@ -1,0 +1,70 @@
+"""The policy of production: `allocate`, as a dispatcher would call it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from allocator.domain import Decision, NodeState, Snapshot
+from allocator.engine import allocate
+from allocator.replay.policy import Idling
+
+
+@dataclass(frozen=True, slots=True)
+class Budgets:
+    """Calls `allocate` with one engine, or the portfolio.
+
+    Parameters
+    ----------
+    drift
+        While work waits, time alone changes what is owed to whom; so many seconds later it is worth another look.
+    engine, time_limit, gap, seed
+        As of `allocate`.
+    """
+
+    name: str
+    engine: str
+    drift: int = 300
+    time_limit: float = 10.0
+    gap: float = 0.0
+    seed: int = 0
+    idling: Idling = Idling.PROMISE
+
+    def decide(self, snapshot: Snapshot, previous: Decision | None) -> Decision:
+        """One epoch of production."""
+        return allocate(
+            snapshot,
+            time_limit=self.time_limit,
+            engine=self.engine,
+            seed=self.seed,
+            gap=self.gap,
+            previous=previous,
+        )
+
+    def wake(self, snapshot: Snapshot, decision: Decision) -> int | None:
+        """When a promise, a lease or a reservation comes to its end; the drift; and the next instant after a stop.
+
+        While nothing waits and no node drains, only leases can change by themselves.
+        """
+        now = snapshot.now
+        contested = bool(decision.waiting) or any(node.state is NodeState.DRAIN for node in snapshot.cluster.nodes)
+        promotable = any(w.run is not None and not w.run.charged and w.min_runtime > 0 for w in snapshot.workloads)
+        moments = [until for until, renew in _promises(snapshot, decision) if until > now and (contested or renew)]
+        moments += [held.start for held in decision.reservations if held.start > now]
+        if decision.waiting or promotable:
+            moments.append(now + self.drift)
+        if decision.preemptions and decision.waiting:
+            moments.append(now + 1)  # what was stopped now may start again, and others are owed its place
+        return min(moments, default=None)
+
+
+def _promises(snapshot: Snapshot, decision: Decision) -> Iterator[tuple[int, bool]]:
+    """Ends of the promises that hold after the decision, and whether each is of a lease."""
+    renews = {work.id for work in snapshot.workloads if work.renew}
+    for row in (*decision.starts, *decision.promotions, *decision.renewals):
+        if row.protected_until is not None:
+            yield row.protected_until, row.workload in renews
+    stopped = {row.workload for row in decision.preemptions}
+    for work in snapshot.workloads:
+        if work.run is not None and work.run.protected_until is not None and work.id not in stopped:
+            yield work.run.protected_until, work.renew
