@@ -17,11 +17,13 @@ class Document(StrEnum):
 
     SNAPSHOT = "snapshot"
     DECISION = "decision"
+    TRACE = "trace"
 
 
 @app.command()
-def schema(document: Annotated[Document, typer.Argument(metavar="DOCUMENT", help="snapshot or decision.")]) -> None:
-    """Print the JSON Schema of snapshots or decisions."""
-    from allocator.wire import decision_schema, snapshot_schema
+def schema(document: Annotated[Document, typer.Argument(metavar="DOCUMENT", help="snapshot, decision or trace.")]) -> None:
+    """Print the JSON Schema of snapshots, decisions or traces."""
+    from allocator.wire import decision_schema, snapshot_schema, trace_schema
 
-    write_json(snapshot_schema() if document is Document.SNAPSHOT else decision_schema())
+    schemas = {Document.SNAPSHOT: snapshot_schema, Document.DECISION: decision_schema, Document.TRACE: trace_schema}
+    write_json(schemas[document]())

@@ -4,7 +4,8 @@ from allocator.wire.decisions import decision_digest, decode_decision, encode_de
 from allocator.wire.decode import decode_snapshot, load_snapshot
 from allocator.wire.encode import encode_snapshot, snapshot_digest
 from allocator.wire.request import decode_request
-from allocator.wire.schema import decision_schema, snapshot_schema
+from allocator.wire.schema import decision_schema, snapshot_schema, trace_schema
+from allocator.wire.traces import decode_trace, encode_trace, load_trace
 
 __all__ = [
     "decision_digest",
@@ -12,11 +13,15 @@ __all__ = [
     "decode_decision",
     "decode_request",
     "decode_snapshot",
+    "decode_trace",
     "encode_decision",
     "encode_snapshot",
+    "encode_trace",
     "is_other_snapshot",
     "load_decision",
     "load_snapshot",
+    "load_trace",
     "snapshot_digest",
     "snapshot_schema",
+    "trace_schema",
 ]

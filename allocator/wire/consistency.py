@@ -17,12 +17,17 @@ def check_consistency(draft: Draft) -> None:
         _check_levels(draft)
         _check_nodes(draft)
     _check_unique(draft, "cluster.nodes", draft.doc.cluster.nodes, "name")
-    _check_unique(draft, "budgets", draft.doc.budgets, "id")
     _check_unique(draft, "workloads", draft.doc.workloads, "id")
     _check_unique(draft, "reservations", draft.doc.reservations, "workload")
+    check_budgets(draft)
+    _check_usage(draft)
+
+
+def check_budgets(draft: Draft) -> None:
+    """Note every contradiction of the budget tree."""
+    _check_unique(draft, "budgets", draft.doc.budgets, "id")
     _check_parents(draft)
     _check_cycles(draft)
-    _check_usage(draft)
 
 
 def _check_unique(draft: Draft, section: str, elements: Iterable[Any], key: str) -> None:

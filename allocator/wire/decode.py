@@ -50,7 +50,7 @@ def decode_snapshot(data: bytes) -> Snapshot:
     """
     data = plain(data)
     try:
-        with _collector_paused():
+        with collector_paused():
             return _decode(data)
     except RecursionError as error:
         refuse_syntax(data, error)
@@ -71,7 +71,7 @@ def _decode(data: bytes) -> Snapshot:
 
 
 @contextmanager
-def _collector_paused() -> Iterator[None]:
+def collector_paused() -> Iterator[None]:
     """Millions of small objects without cycles: looking for garbage among them costs more than making them."""
     enabled = gc.isenabled()
     gc.disable()
@@ -118,7 +118,7 @@ def _to_domain(draft: Draft) -> Snapshot:
     doc = draft.doc
     for work in doc.workloads:
         settle(work)
-    snapshot: Snapshot = msgspec.convert(doc, Snapshot, from_attributes=True, dec_hook=_exact)
+    snapshot: Snapshot = msgspec.convert(doc, Snapshot, from_attributes=True, dec_hook=exact_fraction)
     return replace(snapshot, rejected=tuple(draft.rejected)).canonical()
 
 
@@ -134,7 +134,7 @@ def settle(work: WorkloadDoc) -> None:
             held.placement = dict(sorted(held.placement.items()))
 
 
-def _exact(kind: type, value: Any) -> Any:
+def exact_fraction(kind: type, value: Any) -> Any:
     """A share or weight exactly as its shortest decimal text says, not as its binary neighbour."""
     if kind is Fraction:
         return exact(value)

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from allocator.domain import Allocation, Issue, Policy, Snapshot, SnapshotError
+from allocator.domain import Allocation, Cluster, Issue, Policy, Snapshot, SnapshotError
 from allocator.wire.snapshot_doc import (
     AllocationDoc,
     ClusterDoc,
@@ -75,20 +75,15 @@ def to_wire(value: Any, kind: Any, path: str) -> Any:
 
 def _document(snapshot: Snapshot) -> SnapshotDoc:
     """The document; rejected workloads take their place among the others."""
-    cluster = snapshot.cluster
     return SnapshotDoc(
         version=1,
         now=snapshot.now,
-        cluster=ClusterDoc(
-            levels=cluster.levels,
-            slowdown={level: number(loss) for level, loss in cluster.slowdown.items()},
-            nodes=to_wire(cluster.nodes, list[NodeDoc], "$.cluster.nodes"),
-        ),
-        budgets=[_allocation(vertex) for vertex in snapshot.budgets],
+        cluster=cluster_doc(snapshot.cluster),
+        budgets=[allocation_doc(vertex) for vertex in snapshot.budgets],
         usage=to_wire(snapshot.usage, list[UsageDoc], "$.usage"),
         workloads=_workloads(snapshot),  # type: ignore[arg-type]  # raw ones among them
         reservations=to_wire(snapshot.reservations, list[ReservationDoc], "$.reservations"),
-        policy=_policy(snapshot.policy),
+        policy=policy_doc(snapshot.policy),
     )
 
 
@@ -96,8 +91,7 @@ def _workloads(snapshot: Snapshot) -> list[WorkloadDoc | Raw]:
     """Every workload by id, the rejected ones as raw JSON."""
     docs: list[WorkloadDoc] = to_wire(snapshot.workloads, list[WorkloadDoc], "$.workloads")
     for doc in docs:
-        if doc.topology == _NO_WISH:
-            doc.topology = None
+        without_empty_wish(doc)
     if not snapshot.rejected:
         return [*docs]
     named: list[tuple[str, WorkloadDoc | Raw]] = [(doc.id, doc) for doc in docs]
@@ -105,7 +99,23 @@ def _workloads(snapshot: Snapshot) -> list[WorkloadDoc | Raw]:
     return [item for _, item in sorted(named, key=lambda pair: pair[0])]
 
 
-def _allocation(vertex: Allocation) -> AllocationDoc:
+def without_empty_wish(doc: WorkloadDoc) -> None:
+    """Leave out a wish that asks for nothing."""
+    if doc.topology == _NO_WISH:
+        doc.topology = None
+
+
+def cluster_doc(cluster: Cluster) -> ClusterDoc:
+    """Nodes and levels as they are written."""
+    return ClusterDoc(
+        levels=cluster.levels,
+        slowdown={level: number(loss) for level, loss in cluster.slowdown.items()},
+        nodes=to_wire(cluster.nodes, list[NodeDoc], "$.cluster.nodes"),
+    )
+
+
+def allocation_doc(vertex: Allocation) -> AllocationDoc:
+    """A vertex of the tree as it is written."""
     return AllocationDoc(
         id=vertex.id,
         parent=vertex.parent,
@@ -118,7 +128,7 @@ def _allocation(vertex: Allocation) -> AllocationDoc:
     )
 
 
-def _policy(policy: Policy) -> PolicyDoc:
+def policy_doc(policy: Policy) -> PolicyDoc:
     """Written in full, so that a snapshot means the same when a later release has other defaults."""
     express, weights = policy.express, policy.weights
     return PolicyDoc(

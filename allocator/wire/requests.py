@@ -5,7 +5,7 @@ What needs the layout (racks that are too small, excluded nodes) is judged later
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from decimal import Decimal
 
 import msgspec
@@ -26,11 +26,15 @@ _ENCODER = msgspec.json.Encoder(decimal_format="number", order="sorted")
 
 
 class Requests:
-    """Judges waiting workloads against one cluster and one budget tree. Answers for equal requests are remembered."""
+    """Judges waiting workloads against one cluster and one budget tree. Answers for equal requests are remembered.
 
-    def __init__(self, draft: Draft) -> None:
+    `leaves` are further vertices that work may belong to.
+    """
+
+    def __init__(self, draft: Draft, leaves: Collection[str] = ()) -> None:
         self._draft = draft
         self._leaves, self._inner = leaves_of(draft.doc.budgets)
+        self._leaves.update(leaves)
         self._levels = draft.doc.cluster.levels
         self._nodes = _group_nodes(draft.doc.cluster.nodes)
         self._pools = sorted(self._nodes)

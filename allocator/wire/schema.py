@@ -1,4 +1,4 @@
-"""JSON Schemas of both documents, made from the very types that decode them."""
+"""JSON Schemas of the documents, made from the very types that decode them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import msgspec
 
 from allocator.wire.decision_doc import DecisionDoc
 from allocator.wire.snapshot_doc import SnapshotDoc
+from allocator.wire.trace_doc import TraceDoc
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -20,6 +21,11 @@ def snapshot_schema() -> dict[str, Any]:
 def decision_schema() -> dict[str, Any]:
     """The JSON Schema of decisions, draft 2020-12."""
     return _schema(DecisionDoc, "decision")
+
+
+def trace_schema() -> dict[str, Any]:
+    """The JSON Schema of traces, draft 2020-12."""
+    return _schema(TraceDoc, "trace")
 
 
 def schema_components(*kinds: type[msgspec.Struct], template: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What is made when the site is built: the command line, the fields of both documents, and links to what the site lacks.
+"""What is made when the site is built: the command line, the fields of the documents, and links to what the site lacks.
 
 Three directives write Markdown, which is then read like any other page:
 
@@ -25,12 +25,12 @@ from sphinx.util.docutils import SphinxDirective
 from allocator.cli.main import app
 from allocator.service.openapi import openapi
 from allocator.service.settings import Settings
-from allocator.wire import decision_schema, snapshot_schema
+from allocator.wire import decision_schema, snapshot_schema, trace_schema
 
 HELP_WIDTH = 96
 """Columns of the help texts."""
 
-SCHEMAS = {"snapshot": snapshot_schema, "decision": decision_schema}
+SCHEMAS = {"snapshot": snapshot_schema, "decision": decision_schema, "trace": trace_schema}
 
 
 class MarkdownDirective(SphinxDirective):

@@ -11,7 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from allocator.domain import SnapshotError
-from allocator.wire import decision_schema, decode_snapshot, snapshot_schema
+from allocator.wire import decision_schema, decode_snapshot, snapshot_schema, trace_schema
 from tests.wire.documents import Json, document, encoded, job, running
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,7 +29,9 @@ def objects_of(value: Any) -> Iterator[Json]:
         yield from objects_of(item)
 
 
-@pytest.mark.parametrize("schema", [snapshot_schema(), decision_schema()], ids=["snapshot", "decision"])
+@pytest.mark.parametrize(
+    "schema", [snapshot_schema(), decision_schema(), trace_schema()], ids=["snapshot", "decision", "trace"]
+)
 def test_schemas_are_closed_and_described(schema: Json) -> None:
     Draft202012Validator.check_schema(schema)
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
