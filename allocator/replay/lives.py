@@ -75,7 +75,8 @@ class Attempt:
 
 @dataclass(slots=True)
 class Life:
-    """A job and what has become of it. `progress` is work that is saved; `worked` is all work ever done, lost or not."""
+    """A job and what has become of it. `progress` is work that is saved; `worked` is all work ever done, lost or not; `pool`
+    is where it ran last."""
 
     job: Job
     submit: int
@@ -90,6 +91,7 @@ class Life:
     first_start: int | None = None
     ended: int | None = None
     outcome: str | None = None
+    pool: str | None = None
     attempt: Attempt | None = None
 
     @property

@@ -132,6 +132,7 @@ class World:
         """Open the book of a run that has just started."""
         life = self.lives[work.id]
         speed, excess = self._speed(work)
+        life.pool = self.key_of(work)[1]
         life.begin(self.now, (speed.numerator, speed.denominator), excess)
         self.calendar.add(self.now + life.length(), Kind.END, work.id, life.runs)
 

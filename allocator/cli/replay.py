@@ -1,0 +1,120 @@
+"""`allocator replay`: a trace played against a policy."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from allocator.cli.documents import AsJson, write_json, write_lines
+
+if TYPE_CHECKING:
+    from allocator.replay.simulator import Simulator
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command()
+def replay(
+    trace: Annotated[Path, typer.Argument(metavar="TRACE", help="Trace, JSON or JSON.gz.")],
+    *,
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for the tables, the summary and the timing.")],
+    policy: Annotated[str, typer.Option(help="Policy by name; a wrong one lists all.")] = "budgets_greedy",
+    tick: Annotated[int, typer.Option(metavar="S", min=1, help="Decisions are made every so many seconds.")] = 15,
+    drift: Annotated[int, typer.Option(metavar="S", help="While work waits, decide at least this often.")] = 300,
+    until: Annotated[str | None, typer.Option(help="Stop so long after the start, as 12h or 3d6h; absent: at the end.")] = None,
+    time_limit: Annotated[float, typer.Option(metavar="S", help="For each decision of our own policies.")] = 10.0,
+    gap: Annotated[float, typer.Option(min=0, help="Gap at which our own policies stop improving.")] = 0.0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the solvers.")] = 0,
+    checkpoint: Annotated[Path | None, typer.Option(help="Go on from this file if it exists, and keep it up to date.")] = None,
+    every: Annotated[str, typer.Option(help="With --checkpoint: how much of the trace lies between two of them.")] = "1d",
+    as_json: AsJson = False,
+) -> None:
+    """Play a trace against a policy, and measure.
+
+    Writes jobs, runs, hours, epochs, allocations and reservations as Parquet and CSV, and summary.json, to a folder; prints
+    the summary.
+    """
+    from allocator.generate.instant import parse_span
+    from allocator.replay import ReplayOptions, import_pandas, make_policy, policy_names
+    from allocator.replay.errors import MissingExtraError
+    from allocator.wire import load_trace
+
+    try:
+        import_pandas()
+    except MissingExtraError as error:
+        raise typer.BadParameter(str(error)) from error
+    if policy not in policy_names():
+        raise typer.BadParameter(f"unknown policy {policy!r}: choose one of {', '.join(policy_names())}", param_hint="--policy")
+    if drift < tick:
+        raise typer.BadParameter(f"{drift} s is less than a tick of {tick} s", param_hint="--drift")
+    if out.exists() and not out.is_dir():
+        raise typer.BadParameter(f"{out} is no folder", param_hint="--out")
+    if not trace.is_file():
+        raise typer.BadParameter(f"{trace} is no file", param_hint="TRACE")
+    played = load_trace(trace)
+    options = ReplayOptions(tick=tick, drift=drift, until=None if until is None else played.start + parse_span(until))
+    made = make_policy(policy, drift=drift, time_limit=time_limit, gap=gap, seed=seed)
+    from allocator.replay import Simulator, summary_lines, write_results
+
+    simulator = _begin(checkpoint, lambda: Simulator(played, made, options), (played, made, options))
+    with _progress(simulator) as advance:
+        simulator.run(_on_tick(advance, checkpoint, parse_span(every)))
+    summary = write_results(simulator, out)
+    if as_json:
+        write_json(summary)
+    else:
+        write_lines(summary_lines(summary))
+
+
+def _begin(checkpoint: Path | None, anew: Callable[[], Simulator], what: tuple[object, ...]) -> Simulator:
+    """The simulator as its checkpoint has it, or a new one."""
+    from allocator.replay import checkpoint as checkpoints
+    from allocator.replay.errors import ReplayError
+
+    if checkpoint is None or not checkpoint.exists():
+        return anew()
+    try:
+        return checkpoints.load(checkpoint, *what)  # type: ignore[arg-type]
+    except ReplayError as error:
+        raise typer.BadParameter(str(error), param_hint="--checkpoint") from error
+
+
+def _on_tick(advance: Callable[[Simulator], None], checkpoint: Path | None, every: int) -> Callable[[Simulator], None]:
+    """What is done after each tick: show progress, and now and then write the checkpoint."""
+    from allocator.replay import checkpoint as checkpoints
+
+    written: dict[str, int] = {}
+
+    def on_tick(simulator: Simulator) -> None:
+        advance(simulator)
+        last = written.setdefault("at", simulator.now)
+        if checkpoint is not None and simulator.now - last >= every:
+            checkpoints.save(simulator, checkpoint)
+            written["at"] = simulator.now
+
+    return on_tick
+
+
+def _progress(simulator: Simulator) -> AbstractContextManager[Callable[[Simulator], None]]:
+    """A bar with an estimate on standard error, where that is a terminal."""
+    if not sys.stderr.isatty():
+        return nullcontext(lambda _: None)
+    from contextlib import contextmanager
+
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    @contextmanager
+    def shown():  # type: ignore[no-untyped-def]
+        columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            start = simulator.trace.start
+            task = bar.add_task(simulator.policy.name, total=simulator.end - start, completed=simulator.now - start)
+            yield lambda now: bar.update(task, completed=now.now - start)
+
+    return shown()

@@ -1,0 +1,57 @@
+"""Checkpoints of a replay: the whole simulator, so that what is split in two gives the same bytes as what is not."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+
+from allocator.domain.trace import Trace
+from allocator.replay.errors import ReplayError
+from allocator.replay.options import ReplayOptions
+from allocator.replay.policy import SchedulingPolicy
+from allocator.replay.simulator import Simulator
+
+FORMAT = "allocator replay 1"
+
+
+def save(simulator: Simulator, path: Path) -> None:
+    """Write a checkpoint, whole or not at all."""
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("wb") as file:
+            pickle.dump(FORMAT, file)
+            pickle.dump(simulator, file, protocol=pickle.HIGHEST_PROTOCOL)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def load(path: Path, trace: Trace, policy: SchedulingPolicy, options: ReplayOptions) -> Simulator:
+    """Go on from a checkpoint. Only open files that this program wrote: they can run code.
+
+    Raises
+    ------
+    ReplayError
+        If the file is no checkpoint, or one of another trace, policy or tick.
+    """
+    try:
+        with path.open("rb") as file:
+            known = pickle.load(file) == FORMAT
+            simulator = pickle.load(file) if known else None
+    except (pickle.UnpicklingError, EOFError, AttributeError, ImportError) as error:
+        raise ReplayError(f"{path} is no checkpoint of this version ({error}): delete it to begin anew") from error
+    if not isinstance(simulator, Simulator):
+        raise ReplayError(f"{path} is no checkpoint of this version: delete it to begin anew")
+    wrong = [
+        what
+        for what, same in (
+            ("trace", simulator.trace == trace),
+            ("policy", type(simulator.policy) is type(policy) and simulator.policy.name == policy.name),
+            ("options", simulator.options == options),
+        )
+        if not same
+    ]
+    if wrong:
+        raise ReplayError(f"{path} belongs to another {' and '.join(wrong)}: delete it to begin anew")
+    return simulator
