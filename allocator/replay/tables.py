@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 from allocator.replay.bounds import BoundRow
 from allocator.replay.errors import MissingExtraError
@@ -115,14 +115,19 @@ def import_pandas() -> Any:
     return pandas
 
 
-_WHOLE = {"int | None": "Int64", "int": "int64", "bool": "bool", "float | None": "float64", "str": "str"}
+_COLUMN_TYPES: Mapping[object, str] = {
+    int: "int64",
+    bool: "bool",
+    str: "object",
+    int | None: "Int64",
+    float | None: "float64",
+}
 
 
 def _frame(pandas: Any, kind: type, rows: Sequence[Any]) -> pd.DataFrame:
     """A table with the columns of a row type, typed even if it has no rows."""
-    fields: Mapping[str, str] = kind.__annotations__
-    table: pd.DataFrame = pandas.DataFrame.from_records(rows, columns=list(fields))
-    types = {name: "object" if _WHOLE[hint] == "str" else _WHOLE[hint] for name, hint in fields.items()}
+    types = {name: _COLUMN_TYPES[hint] for name, hint in get_type_hints(kind).items()}
+    table: pd.DataFrame = pandas.DataFrame.from_records(rows, columns=list(types))
     return table.astype(types)
 
 
