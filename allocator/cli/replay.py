@@ -56,8 +56,11 @@ def replay(
         raise typer.BadParameter(f"{out} is no folder", param_hint="--out")
     if not trace.is_file():
         raise typer.BadParameter(f"{trace} is no file", param_hint="TRACE")
+    span = None if until is None else parse_span(until)
+    if span == 0:
+        raise typer.BadParameter("nothing happens in no time: give a span such as 12h", param_hint="--until")
     played = load_trace(trace)
-    options = ReplayOptions(tick=tick, drift=drift, until=None if until is None else played.start + parse_span(until))
+    options = ReplayOptions(tick=tick, drift=drift, until=None if span is None else played.start + span)
     made = make_policy(policy, drift=drift, time_limit=time_limit, gap=gap, seed=seed)
     from allocator.replay import Simulator, summary_lines, write_results
 

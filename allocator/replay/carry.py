@@ -92,8 +92,12 @@ def _touched(world: World, decision: Decision) -> tuple[Snapshot, Decision]:
         and (work := works.get(row.workload)) is not None
         and work.entitled_since != row.entitled_since
     )
-    rows = (*decision.preemptions, *decision.starts, *decision.promotions, *decision.renewals, *decision.reservations, *marks)
-    keys = dict.fromkeys(row.workload for row in rows)
+    keys = dict.fromkeys(row.workload for row in decision.preemptions)
+    keys |= dict.fromkeys(row.workload for row in decision.starts)
+    keys |= dict.fromkeys(row.workload for row in decision.promotions)
+    keys |= dict.fromkeys(row.workload for row in decision.renewals)
+    keys |= dict.fromkeys(row.workload for row in decision.reservations)
+    keys |= dict.fromkeys(row.workload for row in marks)
     small = world.small_snapshot(tuple(works[key] for key in keys))
     return small, replace(decision, waiting=marks)
 

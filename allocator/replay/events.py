@@ -80,12 +80,18 @@ def _repair(world: World, event: Event) -> bool:
     world.fleet.repair(event.key)
     _refresh(world, event)
     for key in tuple(world.fleet.residents[event.key]):
-        work, attempt = world.roster.works[key], world.lives[key].attempt
-        dead = attempt is not None and attempt.dead_at is not None and work.run is not None
-        if dead and not any(world.fleet.is_down(name) for name in work.run.placement):
-            # Nobody has taken it off yet: the launcher finds it dead. A session whose work was done is over.
-            world.leave(work, world.lives[key].ending if attempt.done_at is not None else Outcome.CRASHED)
+        _find_dead(world, world.roster.works[key])
     return True
+
+
+def _find_dead(world: World, work: Workload) -> None:
+    """A run that died with a node which is back before anybody has taken it off: its launcher finds it dead. A session whose
+    work was done is over."""
+    life = world.lives[work.id]
+    attempt, run = life.attempt, work.run
+    if attempt is None or run is None or attempt.dead_at is None or any(map(world.fleet.is_down, run.placement)):
+        return
+    world.leave(work, life.ending if attempt.done_at is not None else Outcome.CRASHED)
 
 
 def _announce(world: World, event: Event) -> bool:

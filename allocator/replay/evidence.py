@@ -139,7 +139,8 @@ def _delivery(hours: pd.DataFrame, keys: list[str], num_days: int) -> Delivery:
     place = table.day.to_numpy(dtype=np.int64) * len(names) + table.key.map(column).to_numpy(dtype=np.int64)
 
     def spread_out(name: str) -> Floats:
-        flat = np.bincount(place, weights=table[name].to_numpy(dtype=np.float64), minlength=num_days * len(names))
+        weights = table[name].to_numpy(dtype=np.float64)
+        flat = np.bincount(place, weights=weights, minlength=num_days * len(names)).astype(np.float64)
         return flat.reshape(num_days, len(names))
 
     return Delivery(names, spread_out("owed"), spread_out("charged"), spread_out("useful"), spread_out("met"))

@@ -154,6 +154,18 @@ class Meters:
         part = share.numerator // share.denominator
         charged, uncharged, demand, waiting, *waste = total
         return HourRow(
-            self._since, now - self._since, vertex, pool, vertex in self.books.projects, vertex in self.books.leaves, part,
-            min(part, demand), charged, uncharged, demand, waiting, *waste, idle if vertex == ROOT else 0,
-        )  # fmt: skip
+            start=self._since,
+            seconds=now - self._since,
+            allocation=vertex,
+            pool=pool,
+            project=vertex in self.books.projects,
+            leaf=vertex in self.books.leaves,
+            share=part,
+            owed=min(part, demand),
+            charged=charged,
+            uncharged=uncharged,
+            demand=demand,
+            waiting=waiting,
+            idle=idle if vertex == ROOT else 0,
+            **dict(zip(WASTE, waste, strict=True)),
+        )

@@ -71,9 +71,11 @@ def _strict(evidence: Evidence, counts: Floats) -> Value:
 
 def _shares(table: Delivery, got: str, counts: Floats) -> Floats:
     """Share of what was owed that each vertex got, cut at 1; of those to whom at least a GPU-hour was owed."""
-    owed, have = counts @ table.owed, counts @ getattr(table, got)
+    owed: Floats = counts @ table.owed
+    have: Floats = counts @ getattr(table, got)
     some = owed >= 3600
-    return np.minimum(have[some] / owed[some], 1.0)
+    shares: Floats = np.minimum(have[some] / owed[some], 1.0)
+    return shares
 
 
 def _lowest(of: str, got: str) -> Of:

@@ -38,18 +38,19 @@ class SchedulingPolicy(Protocol):
 
     A policy may remember things between calls; all it remembers has to survive `pickle`, because the checkpoint of a replay
     holds the policy. The same snapshots in the same order have to give the same decisions: no clock, no unseeded chance.
-
-    Attributes
-    ----------
-    name
-        As in `--policy NAME`.
-    idling
-        Whether sessions keep GPUs that they do not use: `NEVER`; only until their promise ends (`PROMISE`); for as long as
-        they like, unless they are stopped (`ALWAYS`).
+    `name` and `idling` may be plain attributes.
     """
 
-    name: str
-    idling: Idling
+    @property
+    def name(self) -> str:
+        """As in `--policy NAME`."""
+        ...
+
+    @property
+    def idling(self) -> Idling:
+        """Whether sessions keep GPUs that they do not use: `NEVER`; only until their promise ends (`PROMISE`); for as long as
+        they like, unless they are stopped (`ALWAYS`)."""
+        ...
 
     def decide(self, snapshot: Snapshot, previous: Decision | None) -> Decision:
         """Decide for the cluster as it is at `snapshot.now`.

@@ -61,9 +61,10 @@ class Budgets:
 def _promises(snapshot: Snapshot, decision: Decision) -> Iterator[tuple[int, bool]]:
     """Ends of the promises that hold after the decision, and whether each is of a lease."""
     renews = {work.id for work in snapshot.workloads if work.renew}
-    for row in (*decision.starts, *decision.promotions, *decision.renewals):
-        if row.protected_until is not None:
-            yield row.protected_until, row.workload in renews
+    made = [(row.workload, row.protected_until) for row in decision.starts]
+    made += [(row.workload, row.protected_until) for row in decision.promotions]
+    made += [(row.workload, row.protected_until) for row in decision.renewals]
+    yield from ((until, key in renews) for key, until in made if until is not None)
     stopped = {row.workload for row in decision.preemptions}
     for work in snapshot.workloads:
         if work.run is not None and work.run.protected_until is not None and work.id not in stopped:

@@ -81,7 +81,8 @@ def allocations_of(hours: pd.DataFrame) -> pd.DataFrame:
     owed = table.owed.where(table.owed > 0)
     table["delivered_share"] = (table.charged / owed).clip(upper=1)
     table["useful_share"] = table.useful / owed
-    return table.sort_values(["allocation", "pool"], ignore_index=True)
+    ordered: pd.DataFrame = table.sort_values(["allocation", "pool"], ignore_index=True)
+    return ordered
 
 
 def write_frames(frames: Mapping[str, pd.DataFrame], folder: Path) -> None:

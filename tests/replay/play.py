@@ -20,7 +20,9 @@ START = NOW // HOUR * HOUR
 
 def job(name: str, at: int = 0, *, work: int = 100, **fields: Any) -> Job:
     """A job of the allocation `a` that comes `at` seconds after the start; 8 GPUs, and it restarts at once."""
-    own = {key: fields.pop(key) for key in ("checkpoint_cost", "fails_after", "failing_resumes", "after", "idle") if key in fields}
+    own = {
+        key: fields.pop(key) for key in ("checkpoint_cost", "fails_after", "failing_resumes", "after", "idle") if key in fields
+    }
     usual: dict[str, Any] = {"submit_time": START + at, "restart_time": 0, "checkpoint_on_notice": False, "resumable": True}
     return Job(workload=workload(name, **(usual | fields)), work=work, **own)
 
@@ -66,9 +68,7 @@ class Told:
     def _promised(self, start: Start, now: int) -> Start:
         if self.promise is None:
             return start
-        return Start(
-            workload=start.workload, placement=start.placement, charged=True, protected_until=now + self.promise
-        )
+        return Start(workload=start.workload, placement=start.placement, charged=True, protected_until=now + self.promise)
 
     def wake(self, snapshot: Snapshot, decision: Decision) -> int | None:
         moments = [START + at for at in self.stops] + list(self._hold.values())
