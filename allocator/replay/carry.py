@@ -98,12 +98,14 @@ def _touched(world: World, decision: Decision) -> tuple[Snapshot, Decision]:
     keys |= dict.fromkeys(row.workload for row in decision.renewals)
     keys |= dict.fromkeys(row.workload for row in decision.reservations)
     keys |= dict.fromkeys(row.workload for row in marks)
-    small = world.small_snapshot(tuple(works[key] for key in keys))
+    small = world.small_snapshot(tuple(works[key] for key in keys), decision.starts)
     return small, replace(decision, waiting=marks)
 
 
 def _refuse_impossible(world: World, decision: Decision) -> None:
     fleet = world.fleet
-    wrong = list(physical_violations(fleet.cluster, fleet.nodes, fleet.accepts, world.roster.works, fleet.used, decision))
+    wrong = list(
+        physical_violations(fleet.cluster, fleet.nodes, fleet.accepts, fleet.down, world.roster.works, fleet.used, decision)
+    )
     if wrong:
         raise broken(world.now, "the policy", "; ".join(map(str, wrong[:5])))

@@ -21,6 +21,8 @@ class Fleet:
         Its nodes by name.
     used
         GPUs, CPUs and GiB in use on each node.
+    down
+        Names of the dead nodes.
     residents
         Ids of the work on each node, in the order in which it came.
     schedulable, idle
@@ -35,6 +37,7 @@ class Fleet:
         self.nodes = dict(self._base)
         self.used = {name: [0, 0, 0] for name in self._base}
         self.residents: dict[str, dict[str, None]] = {name: {} for name in self._base}
+        self.down = {name for name, node in self._base.items() if node.state is NodeState.DOWN}
         self.pools = tuple(sorted({node.pool for node in cluster.nodes}))
         self.installed = {pool: sum(node.gpus for node in cluster.nodes if node.pool == pool) for pool in self.pools}
         self.schedulable = dict.fromkeys(self.pools, 0)
@@ -68,11 +71,12 @@ class Fleet:
         self._count(name, 1)
         if node != self.nodes[name]:
             self.nodes[name] = node
+            (self.down.add if node.state is NodeState.DOWN else self.down.discard)(name)
             self.cluster = replace(self.cluster, nodes=tuple(self.nodes.values()))
 
     def is_down(self, name: str) -> bool:
         """Whether a node is dead."""
-        return self.nodes[name].state is NodeState.DOWN
+        return name in self.down
 
     def accepts(self, name: str) -> bool:
         """Whether work may start on a node."""

@@ -46,14 +46,13 @@ class Budgets:
 
         While nothing waits and no node drains, only leases can change by themselves.
         """
-        now = snapshot.now
-        contested = bool(decision.waiting) or any(node.state is NodeState.DRAIN for node in snapshot.cluster.nodes)
-        promotable = any(w.run is not None and not w.run.charged and w.min_runtime > 0 for w in snapshot.workloads)
+        now, waits = snapshot.now, bool(decision.waiting)
+        contested = waits or any(node.state is NodeState.DRAIN for node in snapshot.cluster.nodes)
         moments = [until for until, renew in _promises(snapshot, decision) if until > now and (contested or renew)]
         moments += [held.start for held in decision.reservations if held.start > now]
-        if decision.waiting or promotable:
+        if waits or any(w.run is not None and not w.run.charged and w.min_runtime > 0 for w in snapshot.workloads):
             moments.append(now + self.drift)
-        if decision.preemptions and decision.waiting:
+        if decision.preemptions and waits:
             moments.append(now + 1)  # what was stopped now may start again, and others are owed its place
         return min(moments, default=None)
 

@@ -108,7 +108,7 @@ class Simulator:
     def _decide(self) -> None:
         world, tick = self.world, self.options.tick
         snapshot = world.snapshot()
-        running = world.roster.num_running
+        running, gpus_waiting = world.roster.num_running, world.roster.gpus_waiting
         begun = time.perf_counter()
         decision = self.policy.decide(snapshot, self._previous)
         self.seconds.append(time.perf_counter() - begun)
@@ -118,7 +118,7 @@ class Simulator:
         carry_out(world, decision, tick)
         by_hand = clear_by_hand(world, decision, tick)
         self.bounds.see(decision)
-        self.epochs.append(_epoch_row(snapshot, running, decision, by_hand))
+        self.epochs.append(_epoch_row(snapshot, running, gpus_waiting, decision, by_hand))
         wake = self.policy.wake(snapshot, decision)
         self._wake = world.now + tick if by_hand else wake if wake is None else max(wake, world.now + 1)
         self._previous = decision
@@ -147,14 +147,13 @@ class Simulator:
                 raise broken(self.end, "all runs", f"took {by_run} {kind} GPU-seconds, but the meters show {by_hour}")
 
 
-def _epoch_row(snapshot: Snapshot, running: int, decision: Decision, by_hand: int) -> EpochRow:
-    waiting = [work.gpus for work in snapshot.workloads if work.run is None]
+def _epoch_row(snapshot: Snapshot, running: int, gpus_waiting: int, decision: Decision, by_hand: int) -> EpochRow:
     solver = decision.solver
     return EpochRow(
         now=snapshot.now,
         running=running,
-        waiting=len(waiting),
-        gpus_waiting=sum(waiting),
+        waiting=len(snapshot.workloads) - running,
+        gpus_waiting=gpus_waiting,
         starts=len(decision.starts),
         stops=len(decision.preemptions),
         promotions=len(decision.promotions),

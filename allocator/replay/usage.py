@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterable
 from heapq import heappop, heappush
 
@@ -25,7 +26,10 @@ class UsageWindow:
         self._total: dict[_Key, int] = {}
         self._inside: list[tuple[int, int, int, int, _Key]] = []
         self._leaving: list[tuple[int, int, _Key]] = []
+        self._keys: list[_Key] = []
         self._made: dict[_Key, UsageRecord] = {}
+        self._stale: set[_Key] = set()
+        self._dated = 0
         self._count = 0
         for record in history:
             self.add(record)
@@ -38,9 +42,12 @@ class UsageWindow:
             self._kept.append(record)
             return
         key = (record.allocation, record.pool, record.charged)
+        if key not in self._total:
+            insort(self._keys, key)
         self._count += 1
         heappush(self._inside, (record.start, self._count, record.end, record.gpus, key))
         self._total[key] = self._total.get(key, 0) + record.gpus * (record.end - record.start)
+        self._stale.add(key)
 
     def records(self, now: int) -> tuple[UsageRecord, ...]:
         """Records that give every allocation the usage it has at `now`."""
@@ -48,10 +55,15 @@ class UsageWindow:
             return tuple(self._kept)
         edge = now - self._window
         self._let_go(edge)
-        used = dict(self._total)
+        part: dict[_Key, int] = {}
         for end, gpus, key in self._leaving:
-            used[key] = used.get(key, 0) + gpus * (end - edge)
-        return tuple(self._record(key, amount, now) for key, amount in sorted(used.items()) if amount)
+            part[key] = part.get(key, 0) + gpus * (end - edge)
+        dated = now // _ANCHOR * _ANCHOR if self._window > 2 * _ANCHOR else now
+        for key in self._keys if dated != self._dated else (*self._stale, *part):
+            self._make(key, part.get(key, 0), dated)
+        self._dated = dated
+        self._stale = set(part)  # what is leaving is less at the next instant, or gone
+        return tuple(self._made[key] for key in self._keys if key in self._made)
 
     def _let_go(self, edge: int) -> None:
         """Sort out what begins to leave the window, and what has left it."""
@@ -59,13 +71,14 @@ class UsageWindow:
             start, _, end, gpus, key = heappop(self._inside)
             self._total[key] -= gpus * (end - start)
             self._leaving.append((end, gpus, key))
+            self._stale.add(key)
         self._leaving = [row for row in self._leaving if row[0] > edge]
 
-    def _record(self, key: _Key, amount: int, now: int) -> UsageRecord:
-        end = now // _ANCHOR * _ANCHOR if self._window > 2 * _ANCHOR else now
-        known = self._made.get(key)
-        if known is None or known.gpus != amount or known.end != end:
-            allocation, pool, charged = key
-            known = UsageRecord(allocation=allocation, pool=pool, gpus=amount, start=end - 1, end=end, charged=charged)
-            self._made[key] = known
-        return known
+    def _make(self, key: _Key, leaving: int, dated: int) -> None:
+        """The record of a key: of the second before `dated`, with all that is in the window."""
+        allocation, pool, charged = key
+        gpus = self._total[key] + leaving
+        if gpus == 0:
+            self._made.pop(key, None)
+            return
+        self._made[key] = UsageRecord(allocation=allocation, pool=pool, gpus=gpus, start=dated - 1, end=dated, charged=charged)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 
-from allocator.domain import Reservation, Snapshot, Workload
+from allocator.domain import Cluster, Reservation, Snapshot, Start, Workload
 from allocator.domain.trace import Trace
 from allocator.replay.calendar import Calendar, Kind
 from allocator.replay.fleet import Fleet
@@ -91,9 +92,12 @@ class World:
             policy=self.trace.policy,
         )
 
-    def small_snapshot(self, works: tuple[Workload, ...]) -> Snapshot:
-        """The same for some of the work, without budgets and usage: what `apply` and `finish` need."""
-        return Snapshot(now=self.now, cluster=self.fleet.cluster, budgets=(), workloads=works, reservations=self.reservations)
+    def small_snapshot(self, works: tuple[Workload, ...], starts: Iterable[Start] = ()) -> Snapshot:
+        """The same for some of the work and its nodes, without budgets and usage: what `apply` and `finish` need."""
+        names = {name: None for work in works if work.run is not None for name in work.run.placement}
+        names |= {name: None for start in starts for name in start.placement}
+        cluster = Cluster(levels=self.fleet.cluster.levels, nodes=tuple(map(self.fleet.nodes.__getitem__, names)))
+        return Snapshot(now=self.now, cluster=cluster, budgets=(), workloads=works, reservations=self.reservations)
 
     def pass_time(self, now: int) -> None:
         """Let the clock run up to `now`, reading the meters at every full hour on the way."""

@@ -7,7 +7,7 @@ For policies that know no budgets. Of the rules of the contract it checks `capac
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from allocator.domain import Cluster, Decision, Node, NodeState, Snapshot, Start, Workload
 from allocator.topology import shape_of
@@ -34,22 +34,26 @@ def verify_physical(snapshot: Snapshot, decision: Decision) -> tuple[Violation, 
         if work.run is not None:
             _add(used, work, work.run.placement, 1)
 
+    down = {name for name, node in nodes.items() if node.state is NodeState.DOWN}
+
     def accepts(name: str) -> bool:
         node = nodes[name]
         return node.state is NodeState.UP and (node.drain_deadline is None or node.drain_deadline > snapshot.now)
 
-    return tuple(physical_violations(snapshot.cluster, nodes, accepts, works, used, decision))
+    return tuple(physical_violations(snapshot.cluster, nodes, accepts, down, works, used, decision))
 
 
 def physical_violations(
     cluster: Cluster,
     nodes: Mapping[str, Node],
     accepts: Callable[[str], bool],
+    down: Collection[str],
     works: Mapping[str, Workload],
     used: Used,
     decision: Decision,
 ) -> Iterator[Violation]:
-    """The same from what a caller keeps up to date: nodes and work by name, whether a node accepts work, what is in use."""
+    """The same from what a caller keeps up to date: nodes and work by name, whether a node accepts work, which are
+    down, what is in use."""
     stopped = {row.workload for row in decision.preemptions}
     after: dict[str, list[int]] = {}
     for key in stopped:
@@ -70,7 +74,9 @@ def physical_violations(
     if len({row.workload for row in decision.starts}) < len(decision.starts):
         yield Violation("gang", "starts", "a workload is started more than once")
     yield from _overfull(nodes, after)
-    yield from _left_on_dead_nodes(nodes, works, stopped)
+    for work in works.values() if down else ():
+        if work.run is not None and work.id not in stopped and any(name in down for name in work.run.placement):
+            yield Violation("health", work.id, "must stop (a node of it is down), but is named in no preemption")
 
 
 def unsuitable(work: Workload, node: Node) -> str:
@@ -151,11 +157,3 @@ def _overfull(nodes: Mapping[str, Node], after: Used) -> Iterator[Violation]:
         limits = ((gpus, node.gpus), (cpus, node.cpus), (memory, node.memory_gib))
         if any(limit is not None and amount > limit for amount, limit in limits):
             yield Violation("capacity", name, f"{gpus} of {node.gpus} GPUs, {cpus} CPUs and {memory} GiB would be in use")
-
-
-def _left_on_dead_nodes(nodes: Mapping[str, Node], works: Mapping[str, Workload], stopped: set[str]) -> Iterator[Violation]:
-    dead = {name for name, node in nodes.items() if node.state is NodeState.DOWN}
-    if dead:
-        for work in works.values():
-            if work.run is not None and work.id not in stopped and not dead.isdisjoint(work.run.placement):
-                yield Violation("health", work.id, "must stop (a node of it is down), but is named in no preemption")
