@@ -19,9 +19,8 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-SUMMED = (
-    "share", "charged", "uncharged", "demand", "waiting", "lost", "restart", "checkpoint", "slow", "parked", "dead", "idle",
-)  # fmt: skip
+_SPENT = ("share", "charged", "uncharged", "unfunded", "demand", "waiting", "idle")
+SUMMED = (*_SPENT, "lost", "restart", "checkpoint", "slow", "parked", "dead")
 """Columns of the table `hours` that are added up over the pools."""
 
 NET = ("lost", "restart", "checkpoint", "parked", "dead")

@@ -13,7 +13,8 @@ from allocator.replay.errors import broken
 Key = tuple[str, str]
 """Allocation and pool."""
 
-CHARGED, UNCHARGED, DEMAND, WAITING = range(4)
+CHARGED, UNCHARGED, UNFUNDED, DEMAND, WAITING = range(5)
+KINDS = 5
 WASTE = ("lost", "restart", "checkpoint", "slow", "parked", "dead")
 ROOT = ""
 
@@ -21,7 +22,8 @@ ROOT = ""
 class HourRow(NamedTuple):
     """What an allocation, or with an empty name the whole pool, got in a span of at most an hour; amounts in GPU-seconds.
 
-    `share` is what its share of the schedulable GPUs comes to, `demand` counts running and waiting work with a min runtime,
+    `share` is what its share of the schedulable GPUs comes to, `unfunded` is the uncharged time of
+    work with a min runtime, `demand` counts running and waiting work with a min runtime,
     `waiting` all that waits; `owed` is the smaller of share and demand. The waste of a run is booked when the run ends.
     `idle` stands in the rows of whole pools.
     """
@@ -36,6 +38,7 @@ class HourRow(NamedTuple):
     owed: int
     charged: int
     uncharged: int
+    unfunded: int
     demand: int
     waiting: int
     lost: int
@@ -79,7 +82,7 @@ class Meters:
     def change(self, now: int, key: Key, kind: int, gpus: int) -> None:
         """From now on there are `gpus` more of a kind."""
         if key not in self._rate:
-            self._rate[key], self._sum[key], self._last[key] = [0] * 4, [0] * 4, now
+            self._rate[key], self._sum[key], self._last[key] = [0] * KINDS, [0] * KINDS, now
         self._settle(now, key)
         self._rate[key][kind] += gpus
 
@@ -122,7 +125,7 @@ class Meters:
         span = now - self._last[key]
         if span:
             rate, total = self._rate[key], self._sum[key]
-            for kind in range(4):
+            for kind in range(KINDS):
                 total[kind] += rate[kind] * span
             self._last[key] = now
 
@@ -138,10 +141,10 @@ class Meters:
 
     def _rows(self, pool: str, now: int) -> list[HourRow]:
         """One row for each vertex with something to tell, and one for the pool."""
-        figures: dict[str, list[int]] = {ROOT: [0] * (4 + len(WASTE))}
+        figures: dict[str, list[int]] = {ROOT: [0] * (KINDS + len(WASTE))}
         for allocation, where in sorted({*self._sum, *self._waste}):
             if where == pool:
-                own = [*self._sum.get((allocation, pool), [0] * 4), *self._waste.get((allocation, pool), [0] * len(WASTE))]
+                own = [*self._sum.get((allocation, pool), [0] * KINDS), *self._waste.get((allocation, pool), [0] * len(WASTE))]
                 if any(own):
                     for vertex in (*self.books.paths.get(allocation, (allocation,)), ROOT):
                         total = figures.setdefault(vertex, [0] * len(own))
@@ -152,7 +155,7 @@ class Meters:
         schedulable, idle = self._fleet_sum[pool]
         share = self.books.shares.get((vertex, pool), Fraction(vertex == ROOT)) * schedulable
         part = share.numerator // share.denominator
-        charged, uncharged, demand, waiting, *waste = total
+        charged, uncharged, unfunded, demand, waiting, *waste = total
         return HourRow(
             start=self._since,
             seconds=now - self._since,
@@ -164,6 +167,7 @@ class Meters:
             owed=min(part, demand),
             charged=charged,
             uncharged=uncharged,
+            unfunded=unfunded,
             demand=demand,
             waiting=waiting,
             idle=idle if vertex == ROOT else 0,

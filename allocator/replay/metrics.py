@@ -182,6 +182,8 @@ METRICS: tuple[Metric, ...] = (
     Metric("goodput", "", "higher", "occupancy less lost work, restarts, checkpoints, and time on dead nodes",
            _pools("lost", "restart", "checkpoint", "dead", sign=-1.0, base=("charged", "uncharged"))),
     Metric("unallocated", "", "", "uncharged / assigned GPU-hours", _pools("uncharged", over="assigned")),
+    Metric("unfunded", "", "lower", "uncharged GPU-hours of work with a min runtime / assigned GPU-hours",
+           _pools("unfunded", over="assigned")),
     Metric("lost", "", "lower", "lost work and restarts / assigned GPU-hours", _pools("lost", "restart", over="assigned")),
     Metric("slow", "", "lower", "lost to spread over more domains than needed / assigned GPU-hours",
            _pools("slow", over="assigned")),

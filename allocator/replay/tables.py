@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 from allocator.replay.bounds import BoundRow
 from allocator.replay.errors import MissingExtraError
 from allocator.replay.lives import Life, RunRow
-from allocator.replay.meters import ROOT, HourRow
+from allocator.replay.meters import ROOT, WASTE, HourRow
 from allocator.replay.simulator import EpochRow, Simulator
 from allocator.replay.world import World
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 TABLES = ("jobs", "runs", "hours", "epochs", "allocations", "reservations")
 """Written one by one, as NAME.parquet and NAME.csv."""
 
-ADDED = ("share", "owed", "charged", "uncharged", "demand", "lost", "restart", "checkpoint", "slow", "parked", "dead")
+ADDED = ("share", "owed", "charged", "uncharged", "unfunded", "demand", *WASTE)
+"""Columns of the table `hours` that are added up for each allocation."""
 
 
 class JobRow(NamedTuple):

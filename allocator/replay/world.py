@@ -11,7 +11,7 @@ from allocator.domain.trace import Trace
 from allocator.replay.calendar import Calendar, Kind
 from allocator.replay.fleet import Fleet
 from allocator.replay.lives import FINAL, Life, Outcome, RunRow, run_row
-from allocator.replay.meters import CHARGED, DEMAND, UNCHARGED, WAITING, Books, HourRow, Key, Meters
+from allocator.replay.meters import CHARGED, DEMAND, UNCHARGED, UNFUNDED, WAITING, Books, HourRow, Key, Meters
 from allocator.replay.policy import Idling
 from allocator.replay.roster import Roster
 from allocator.replay.usage import UsageWindow
@@ -183,6 +183,8 @@ class World:
             change(self.now, key, WAITING, gpus)
         else:
             change(self.now, key, CHARGED if work.run.charged else UNCHARGED, gpus)
+            if work.min_runtime > 0 and not work.run.charged:
+                change(self.now, key, UNFUNDED, gpus)
         if work.min_runtime > 0:
             change(self.now, key, DEMAND, gpus)
 
