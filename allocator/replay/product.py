@@ -46,7 +46,7 @@ class Budgets:
 
         While nothing waits and no node drains, only leases can change by themselves.
         """
-        now, waits = snapshot.now, bool(decision.waiting)
+        now, waits = snapshot.now, _waits(snapshot, decision)
         contested = waits or any(node.state is NodeState.DRAIN for node in snapshot.cluster.nodes)
         moments = [until for until, renew in _promises(snapshot, decision) if until > now and (contested or renew)]
         moments += [held.start for held in decision.reservations if held.start > now]
@@ -55,6 +55,13 @@ class Budgets:
         if decision.preemptions and waits:
             moments.append(now + 1)  # what was stopped now may start again, and others are owed its place
         return min(moments, default=None)
+
+
+def _waits(snapshot: Snapshot, decision: Decision) -> bool:
+    """Whether anything waits after the decision."""
+    started = {row.workload for row in decision.starts}
+    stopped = {row.workload for row in decision.preemptions}
+    return bool(stopped - started) or any(work.run is None and work.id not in started for work in snapshot.workloads)
 
 
 def _promises(snapshot: Snapshot, decision: Decision) -> Iterator[tuple[int, bool]]:
