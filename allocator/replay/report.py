@@ -82,7 +82,7 @@ def summary_lines(summary: Mapping[str, Any]) -> list[str]:
         metric = BY_NAME[name]
         between = "" if row["low"] is None else f"{show(row['low'], metric)} to {show(row['high'], metric)}"
         cells.append((name, show(row["value"], metric), between, metric.definition))
-    return lines + _columns(cells)
+    return [*lines, *_columns(cells), "", *_columns(_wait_cells(summary["waits"]))]
 
 
 def compare_lines(found: Mapping[str, Any]) -> list[str]:
@@ -108,6 +108,16 @@ def compare_lines(found: Mapping[str, Any]) -> list[str]:
         "",
         *notes,
     ]
+
+
+def _wait_cells(waits: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[tuple[str, ...]]:
+    """Waits by class and by gang size."""
+    cells = [("wait of", "jobs", "median", "p90", "p99", "queued p90")]
+    for what, rows in (("class", waits["by_class"]), ("GPUs", waits["by_gpus"])):
+        for name, row in rows.items():
+            spans = ("-" if row[key] is None else _span(row[key]) for key in ("p50", "p90", "p99", "queued_p90"))
+            cells.append((f"{what} {name or '(none)'}", f"{row['jobs']:,.0f}", *spans))
+    return cells
 
 
 def show(number: float | None, metric: Metric) -> str:

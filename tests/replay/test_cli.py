@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,18 @@ def test_without_the_extra_it_says_what_to_install(
     result = invoke("replay", file, "--out", tmp_path / "out")
     assert result.status == 2
     assert "pyarrow is not installed: pip install 'gpu-epoch-allocator[replay]'" in " ".join(result.err.split())
+
+
+def test_a_terminal_sees_how_far_it_is(invoke: Invoke, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    assert invoke("replay", file, "--out", tmp_path / "out").status == 0
+    assert "budgets_greedy" in terminal.getvalue()
 
 
 def test_replays_are_compared(invoke: Invoke, file: Path, tmp_path: Path) -> None:

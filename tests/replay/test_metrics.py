@@ -146,7 +146,9 @@ def test_replays_side_by_side(tmp_path: Path) -> None:
     text = "\n".join(compare_lines(found))
     assert "occupancy" in text
     assert METRIC["occupancy"].definition in text
-    assert METRIC["occupancy"].definition in "\n".join(summary_lines(summary))
+    told = "\n".join(summary_lines(summary))
+    assert METRIC["occupancy"].definition in told
+    assert "class (none)" in told
 
 
 def test_different_traces_are_said_to_be_different(tmp_path: Path) -> None:
