@@ -112,7 +112,7 @@ def compare_lines(found: Mapping[str, Any]) -> list[str]:
 
 def _wait_cells(waits: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[tuple[str, ...]]:
     """Waits by class and by gang size."""
-    cells = [("wait of", "jobs", "median", "p90", "p99", "queued p90")]
+    cells: list[tuple[str, ...]] = [("wait of", "jobs", "median", "p90", "p99", "queued p90")]
     for what, rows in (("class", waits["by_class"]), ("GPUs", waits["by_gpus"])):
         for name, row in rows.items():
             spans = ("-" if row[key] is None else _span(row[key]) for key in ("p50", "p90", "p99", "queued_p90"))
