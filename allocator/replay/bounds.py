@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from allocator.domain import Decision
+from allocator.domain import Decision, Workload
 from allocator.replay.lives import Life
 
 
@@ -29,16 +29,23 @@ class Bounds:
         self._stated: dict[str, tuple[int, int, int]] = {}
         self.rows: list[BoundRow] = []
 
-    def see(self, decision: Decision) -> None:
-        """Note what a decision reserves, and what it starts. A gang that has lost its claim has lost its bound."""
+    def see(self, decision: Decision, works: Mapping[str, Workload]) -> None:
+        """Note what a decision reserves, and what it starts; `works` is the work after it.
+
+        A gang that needs no reservation for a while keeps its bound. One that has lost its claim, so that its mark
+        `entitled_since` is gone, has lost its bound; a later claim has a new one.
+        """
         for start in decision.starts:
             self._met(start.workload, decision.now)
         reserved = {held.workload: held for held in decision.reservations}
         for key in [key for key in self._stated if key not in reserved]:
-            del self._stated[key]
+            if key not in works or works[key].entitled_since is None:
+                del self._stated[key]
         for key, held in reserved.items():
-            first = self._stated.get(key, (held.eligible_since, held.bound, held.bound))
-            self._stated[key] = (first[0], first[1], held.bound)
+            since, first, _ = self._stated.get(key, (held.eligible_since, held.bound, held.bound))
+            if since != held.eligible_since:  # a new claim
+                since, first = held.eligible_since, held.bound
+            self._stated[key] = (since, first, held.bound)
 
     def close(self, lives: Mapping[str, Life], end: int) -> None:
         """What still waits at the end is late if its bound has passed."""
