@@ -13,9 +13,7 @@ DAY = 86_400
 MONDAY = 1_764_547_200
 """2025-12-01, a Monday."""
 
-SAMPLE = Path(__file__).resolve().parents[3] / "shared" / "traces" / "sample_synthetic_small_7d.csv"
-if not SAMPLE.exists():
-    SAMPLE = Path(__file__).resolve().parents[4] / "shared" / "traces" / "sample_synthetic_small_7d.csv"
+SAMPLE = "sample_synthetic_small_7d.csv"
 
 POOLS = {"h100": 16, "b200": 8, "b300": 4}
 """Nodes of 8 GPUs by pool."""
@@ -33,7 +31,7 @@ SHARES = {
 PRIORITIES = {"low": -1, "normal": 0, "high": 1, "urgent": 2}
 
 
-def sample_trace(path: Path = SAMPLE, *, days: int = 7, pools: dict[str, int] | None = None, scale: float = 1.0) -> Trace:
+def sample_trace(path: Path, *, days: int = 7, pools: dict[str, int] | None = None, scale: float = 1.0) -> Trace:
     """The first days of a file of the synthetic form; `scale` below 1 brings the jobs closer together."""
     with path.open(encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if float(row["submit_s"]) * scale < days * DAY]
