@@ -21,11 +21,8 @@ def test_a_week_first_come_first_served() -> None:
     ended = Counter(row.ended_by for row in world.runs)
     assert set(ended) == {"completed", "cut"}
     assert ended["completed"] > 1800
-    # Segments of a campaign never run beside each other.
-    spans = {row.job: (row.start, row.end) for row in world.runs}
-    followers = [job for job in trace.jobs if job.after is not None and job.workload.id in spans]
-    assert followers
-    assert all(spans[job.after][1] <= spans[job.workload.id][0] for job in followers if job.after is not None)
+    assert all(row.start >= world.lives[row.job].submit for row in world.runs)
+    assert all(life.runs <= 1 and life.worked == life.progress for life in world.lives.values())
 
 
 def test_some_hours_of_our_own_policy() -> None:
