@@ -28,7 +28,7 @@ def value(metric: Metric, evidence: Evidence) -> Value:
 
 def interval(metric: Metric, evidence: Evidence) -> tuple[Value, Value]:
     """The percentile interval of a metric."""
-    if evidence.num_days < FEWEST_DAYS:
+    if evidence.num_days < FEWEST_DAYS or not metric.by_day:
         return None, None
     return _limits([metric.of(evidence, counts) for counts in draws(evidence.num_days)])
 
@@ -38,7 +38,7 @@ def difference(metric: Metric, one: Evidence, other: Evidence) -> tuple[Value, V
     first, second = value(metric, one), value(metric, other)
     if first is None or second is None:
         return None, None, None
-    if one.num_days != other.num_days or one.num_days < FEWEST_DAYS:
+    if one.num_days != other.num_days or one.num_days < FEWEST_DAYS or not metric.by_day:
         return second - first, None, None
     pairs = [(metric.of(one, counts), metric.of(other, counts)) for counts in draws(one.num_days)]
     return second - first, *_limits([None if a is None or b is None else b - a for a, b in pairs])

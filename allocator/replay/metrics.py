@@ -20,13 +20,15 @@ Of = Callable[[Evidence, Floats], Value]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """`better` is "higher", "lower", or empty where neither is."""
+    """`better` is "higher", "lower", or empty where neither is. `by_day` False: it looks at the whole span, whatever days are
+    drawn, and has no interval."""
 
     name: str
     unit: str
     better: str
     definition: str
     of: Of
+    by_day: bool = True
 
 
 def _ratio(part: Floats, whole: Floats, counts: Floats) -> Value:
@@ -213,13 +215,13 @@ METRICS: tuple[Metric, ...] = (
     Metric("queued_p90", "s", "lower", "90th percentile of all time in the queue, over all requeues",
            _wait(0.9, queued=True)),
     Metric("stops", "", "lower", "stops by decision or by hand", _total("stops")),
-    Metric("stops_max", "", "lower", "most stops of one job", _most_stops),
-    Metric("stopped_over_8", "", "lower", "jobs stopped more than 8 times", _stopped_over(8)),
-    Metric("stopped_over_20", "", "lower", "jobs stopped more than 20 times", _stopped_over(20)),
+    Metric("stops_max", "", "lower", "most stops of one job", _most_stops, False),
+    Metric("stopped_over_8", "", "lower", "jobs stopped more than 8 times", _stopped_over(8), False),
+    Metric("stopped_over_20", "", "lower", "jobs stopped more than 20 times", _stopped_over(20), False),
     Metric("promises_broken", "", "lower", "runs ended before their promise by anything but themselves", _total("broken")),
     Metric("drains_by_hand", "", "lower", "nodes that a person had to clear at the deadline of a drain", _total("by_hand")),
-    Metric("bound_missed", "", "lower", "large gangs that started later than their reservation stated first", _num_late),
-    Metric("bound_worst", "s", "lower", "the worst of these, a tick of grace allowed", _worst_late),
+    Metric("bound_missed", "", "lower", "large gangs that started later than their reservation stated first", _num_late, False),
+    Metric("bound_worst", "s", "lower", "the worst of these, a tick of grace allowed", _worst_late, False),
     Metric("excess_domains", "", "lower", "domains touched beyond the fewest possible, per run on several nodes", _per_run),
 )  # fmt: skip
 """In the order of reports."""

@@ -102,6 +102,7 @@ def test_intervals_hold_the_value_and_are_the_same_each_time() -> None:
     assert middle is not None
     assert low < middle < high
     assert interval(METRIC["occupancy"], found) == (low, high)
+    assert interval(METRIC["stops_max"], found) == (None, None)  # the most of all is the most of all
 
 
 def test_a_difference_is_sharper_than_its_parts() -> None:
