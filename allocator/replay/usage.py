@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Iterable
 from heapq import heappop, heappush
 
@@ -26,7 +25,6 @@ class UsageWindow:
         self._total: dict[_Key, int] = {}
         self._inside: list[tuple[int, int, int, int, _Key]] = []
         self._leaving: list[tuple[int, int, _Key]] = []
-        self._keys: list[_Key] = []
         self._made: dict[_Key, UsageRecord] = {}
         self._stale: set[_Key] = set()
         self._dated = 0
@@ -42,8 +40,6 @@ class UsageWindow:
             self._kept.append(record)
             return
         key = (record.allocation, record.pool, record.charged)
-        if key not in self._total:
-            insort(self._keys, key)
         self._count += 1
         heappush(self._inside, (record.start, self._count, record.end, record.gpus, key))
         self._total[key] = self._total.get(key, 0) + record.gpus * (record.end - record.start)
@@ -59,11 +55,11 @@ class UsageWindow:
         for end, gpus, key in self._leaving:
             part[key] = part.get(key, 0) + gpus * (end - edge)
         dated = now // _ANCHOR * _ANCHOR if self._window > 2 * _ANCHOR else now
-        for key in self._keys if dated != self._dated else (*self._stale, *part):
+        for key in self._total if dated != self._dated else (*self._stale, *part):
             self._make(key, part.get(key, 0), dated)
         self._dated = dated
         self._stale = set(part)  # what is leaving is less at the next instant, or gone
-        return tuple(self._made[key] for key in self._keys if key in self._made)
+        return tuple(self._made.values())
 
     def _let_go(self, edge: int) -> None:
         """Sort out what begins to leave the window, and what has left it."""
