@@ -27,6 +27,7 @@ def replay(
     tick: Annotated[int, typer.Option(metavar="S", min=1, help="Decisions are made every so many seconds.")] = 15,
     drift: Annotated[int, typer.Option(metavar="S", help="While work waits, decide at least this often.")] = 300,
     until: Annotated[str | None, typer.Option(help="Stop so long after the start, as 12h or 3d6h; absent: at the end.")] = None,
+    engine: Annotated[str | None, typer.Option(help="With --policy budgets: one engine instead of the portfolio.")] = None,
     time_limit: Annotated[float, typer.Option(metavar="S", help="For each decision of our own policies.")] = 10.0,
     gap: Annotated[float, typer.Option(min=0, help="Gap at which our own policies stop improving.")] = 0.0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the solvers.")] = 0,
@@ -40,16 +41,14 @@ def replay(
     the summary.
     """
     from allocator.generate.instant import parse_span
-    from allocator.replay import ReplayOptions, import_pandas, make_policy, policy_names
-    from allocator.replay.errors import MissingExtraError
+    from allocator.replay import ReplayOptions, import_pandas, make_policy
+    from allocator.replay.errors import MissingExtraError, ReplayError
     from allocator.wire import load_trace
 
     try:
         import_pandas()
     except MissingExtraError as error:
         raise typer.BadParameter(str(error)) from error
-    if policy not in policy_names():
-        raise typer.BadParameter(f"unknown policy {policy!r}: choose one of {', '.join(policy_names())}", param_hint="--policy")
     if drift < tick:
         raise typer.BadParameter(f"{drift} s is less than a tick of {tick} s", param_hint="--drift")
     if out.exists() and not out.is_dir():
@@ -61,7 +60,10 @@ def replay(
         raise typer.BadParameter("nothing happens in no time: give a span such as 12h", param_hint="--until")
     played = load_trace(trace)
     options = ReplayOptions(tick=tick, drift=drift, until=None if span is None else played.start + span)
-    made = make_policy(policy, drift=drift, time_limit=time_limit, gap=gap, seed=seed)
+    try:
+        made = make_policy(policy, drift=drift, engine=engine, time_limit=time_limit, gap=gap, seed=seed)
+    except ReplayError as error:
+        raise typer.BadParameter(str(error), param_hint="--policy") from error
     from allocator.replay import Simulator, summary_lines, write_results
 
     simulator = _begin(checkpoint, lambda: Simulator(played, made, options), (played, made, options))

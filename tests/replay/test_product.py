@@ -42,6 +42,16 @@ def test_policies_have_names() -> None:
     assert isinstance(make_policy("budgets"), SchedulingPolicy)
     with pytest.raises(ReplayError, match="unknown policy 'best': choose one of budgets_greedy, budgets"):
         make_policy("best")
+    with pytest.raises(ReplayError, match="no engine 'cp-sat' for budgets_greedy"):
+        make_policy("budgets_greedy", engine="cp-sat")
+    with pytest.raises(ReplayError, match="no engine 'best' for budgets"):
+        make_policy("budgets", engine="best")
+
+
+def test_an_exact_engine_may_decide() -> None:
+    simulator = play(trace(job("a", 3), job("b", 4)), make_policy("budgets", engine="cp-sat"))
+    assert told(simulator) == [("a", 10, 110, "completed"), ("b", 110, 210, "completed")]
+    assert {(row.rung, row.gap) for row in simulator.epochs} == {("exact", 0.0)}
 
 
 def test_two_projects_take_turns() -> None:
