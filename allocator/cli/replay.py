@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -115,7 +115,7 @@ def _progress(simulator: Simulator) -> AbstractContextManager[Callable[[Simulato
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
     @contextmanager
-    def shown():  # type: ignore[no-untyped-def]
+    def shown() -> Iterator[Callable[[Simulator], None]]:
         columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
         with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
             start = simulator.trace.start

@@ -10,6 +10,7 @@ from allocator.domain.trace import Trace
 from allocator.replay.errors import ReplayError
 from allocator.replay.options import ReplayOptions
 from allocator.replay.policy import SchedulingPolicy
+from allocator.replay.product import Budgets
 from allocator.replay.simulator import Simulator
 
 FORMAT = "allocator replay 1"
@@ -47,7 +48,7 @@ def load(path: Path, trace: Trace, policy: SchedulingPolicy, options: ReplayOpti
         what
         for what, same in (
             ("trace", simulator.trace == trace),
-            ("policy", type(simulator.policy) is type(policy) and simulator.policy.name == policy.name),
+            ("policy", _same_policy(simulator.policy, policy)),
             ("options", simulator.options == options),
         )
         if not same
@@ -55,3 +56,10 @@ def load(path: Path, trace: Trace, policy: SchedulingPolicy, options: ReplayOpti
     if wrong:
         raise ReplayError(f"{path} belongs to another {' and '.join(wrong)}: delete it to begin anew")
     return simulator
+
+
+def _same_policy(one: SchedulingPolicy, other: SchedulingPolicy) -> bool:
+    """Whether both decide alike: of our own, the settings too; a baseline may have learnt something since."""
+    if isinstance(one, Budgets) or isinstance(other, Budgets):
+        return one == other
+    return type(one) is type(other) and one.name == other.name

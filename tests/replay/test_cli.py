@@ -50,6 +50,8 @@ def test_a_replay_goes_on_from_its_checkpoint(invoke: Invoke, file: Path, tmp_pa
     other = invoke(*args, "--out", tmp_path / "third", "--tick", "30")
     assert other.status == 2
     assert "belongs to another options" in " ".join(other.err.split())
+    other = invoke(*args, "--out", tmp_path / "third", "--seed", "1")
+    assert "belongs to another policy" in " ".join(other.err.split())
 
 
 @pytest.mark.parametrize(
