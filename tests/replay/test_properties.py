@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from dataclasses import replace
 from fractions import Fraction
@@ -12,12 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allocator.domain import Policy
+from allocator.domain import Decision, Policy, Snapshot, Workload
 from allocator.domain.trace import Job, Maintenance, Outage, Revision, Trace
 from allocator.replay import ReplayError, ReplayOptions, Simulator, make_policy, write_results
 from allocator.replay import checkpoint as checkpoints
 from allocator.replay.policy import SchedulingPolicy
 from allocator.replay.tables import TABLES
+from allocator.transition import apply
 from tests.builders import HOUR, budget
 from tests.replay.play import START, Told, job, trace
 
@@ -137,6 +139,45 @@ def test_the_books_of_our_own_policy_balance_and_no_promise_breaks_but_by_force(
     check_conservation(simulator)
     assert sum(row.drains_by_hand for row in simulator.epochs) == 0
     assert all(row.ended_by in ("node_down", "drain", "crashed") for row in simulator.world.runs if row.broken)
+
+
+class Recording:
+    """Our own policy, and all it was shown and decided."""
+
+    def __init__(self) -> None:
+        self.inner = make_policy("budgets_greedy")
+        self.name, self.idling = self.inner.name, self.inner.idling
+        self.seen: list[tuple[Snapshot, Decision]] = []
+
+    def decide(self, snapshot: Snapshot, previous: Decision | None) -> Decision:
+        self.seen.append((snapshot, self.inner.decide(snapshot, previous)))
+        return self.seen[-1][1]
+
+    def wake(self, snapshot: Snapshot, decision: Decision) -> int | None:
+        return self.inner.wake(snapshot, decision)
+
+
+def _as_noted(work: Workload) -> Workload:
+    """Without the checkpoint that follows from the interval."""
+    return work if work.run is None else replace(work, run=replace(work.run, last_checkpoint=None))
+
+
+@settings(max_examples=15)
+@given(what=traces())
+def test_what_the_policy_sees_next_is_what_apply_says(what: Trace) -> None:
+    quiet = replace(what, outages=(), revisions=(), jobs=tuple(replace(job, failing_resumes=0) for job in what.jobs))
+    policy = Recording()
+    played(quiet, policy)
+    for (before, decision), (after, _) in itertools.pairwise(policy.seen):
+        told = apply(before, decision, after.now - before.now)
+        shown = {work.id: work for work in after.workloads}
+        for work in told.workloads:
+            if work.id in shown:  # else it has ended
+                assert _as_noted(work) == shown[work.id]
+        assert set(shown) - {work.id for work in told.workloads} <= {
+            job.workload.id for job in quiet.jobs if job.workload.submit_time > before.now or job.after is not None
+        }
+        assert [held for held in told.reservations if held.workload in shown] == list(after.reservations)
 
 
 def test_results_are_the_same_bytes_whether_split_or_not(tmp_path: Path) -> None:
