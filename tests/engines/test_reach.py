@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from allocator.domain import Snapshot, TopologyWish, Workload
+from allocator.domain import Allocation, Run, Snapshot, TopologyWish, Workload
 from allocator.entitlement import entitle
 from allocator.epoch import EpochProblem, compile_epoch
 from tests.engines.epochs import T0, World
@@ -16,8 +17,15 @@ HOUR = 3600
 
 
 def _empty(seed: int = 0) -> Snapshot:
-    """A small cluster of racks with two nodes of four GPUs, without work."""
-    return replace(World.new(seed).snapshot, workloads=())
+    """A small cluster of racks with two nodes of four GPUs and three allocations without limits, without work."""
+    snapshot = World.new(seed).snapshot
+    policy = replace(snapshot.policy, max_preemptions=None)
+    return replace(
+        snapshot,
+        workloads=(),
+        budgets=tuple(Allocation(id=key, parent=None, share=Fraction(1)) for key in "xyz"),
+        policy=policy,
+    )
 
 
 def _work(key: str, tasks: int, gpus: int, **fields: object) -> Workload:
@@ -37,8 +45,6 @@ def _on_offer(problem: EpochProblem) -> set[str]:
 
 def _run(snapshot: Snapshot, key: str, nodes: int, *, protected: bool) -> Workload:
     """Work on all GPUs of the first nodes that may, or may not, be stopped."""
-    from allocator.domain import Run
-
     names = [node.name for node in snapshot.cluster.nodes[:nodes]]
     until = T0 + HOUR if protected else T0 - HOUR
     run = Run(
