@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from allocator.domain import Decision as Decision
     from allocator.domain import Snapshot as Snapshot
     from allocator.domain import SnapshotError as SnapshotError
+    from allocator.engine import Session as Session
     from allocator.engine import allocate as allocate
     from allocator.transition import apply as apply
     from allocator.transition import finish as finish
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Decision": "domain",
+    "Session": "engine",
     "Snapshot": "domain",
     "SnapshotError": "domain",
     "allocate": "engine",
@@ -50,7 +52,7 @@ _HOMES = {
 }
 """By public name, the part of the package it comes from."""
 
-__all__ = ["Decision", "Snapshot", "SnapshotError", "__version__", "allocate", "apply", "decode_decision"]
+__all__ = ["Decision", "Session", "Snapshot", "SnapshotError", "__version__", "allocate", "apply", "decode_decision"]
 __all__ += ["decode_snapshot", "encode_decision", "encode_snapshot", "finish", "load_decision", "load_snapshot"]
 __all__ += ["snapshot_digest", "verify"]
 

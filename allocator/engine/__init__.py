@@ -2,5 +2,6 @@
 
 from allocator.engine.allocate import allocate
 from allocator.engine.portfolio import ENGINES
+from allocator.engine.session import Session
 
-__all__ = ["ENGINES", "allocate"]
+__all__ = ["ENGINES", "Session", "allocate"]

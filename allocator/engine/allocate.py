@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 
@@ -14,15 +14,16 @@ from allocator.engine.last_pass import last_pass
 from allocator.engine.plan import Plan, after_plan, plan_of
 from allocator.engine.portfolio import ENGINES, Answers, first_answer, improve
 from allocator.engine.report import decision_of
+from allocator.engine.session import Session
 from allocator.entitlement import Entitlement, entitle
 from allocator.entitlement.costs import Score
+from allocator.entitlement.digest import digest_of
 from allocator.epoch import EpochProblem, EpochSolution, compile_epoch
-from allocator.explain.annotate import annotate
+from allocator.explain.annotate import annotate, annotate_marked
 from allocator.models.process import shared_process
 from allocator.models.registry import EXACT_ENGINES
 from allocator.verify import verify
 from allocator.verify.score import score_of
-from allocator.wire import snapshot_digest
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +47,8 @@ def allocate(
     seed: int = 0,
     gap: float = 0.0,
     previous: Decision | None = None,
+    session: Session | None = None,
+    explain: bool = True,
 ) -> Decision:
     """Decide one epoch.
 
@@ -63,6 +66,11 @@ def allocate(
         Share of the cluster's time at which to stop improving.
     previous
         The decision of the epoch before. It may save time and never changes the answer.
+    session
+        What earlier calls for the same cluster have found (see `Session`). It saves time and never changes the answer.
+    explain
+        False leaves out what people read, for simulations: `waiting` holds only the gangs whose `entitled_since` the next
+        snapshot needs, `drains`, `allocations` and `warnings` are empty.
 
     Returns
     -------
@@ -82,15 +90,17 @@ def allocate(
         shared_process().warm()
     with clock.step("entitle"):
         snapshot = snapshot.canonical()
-        digest = snapshot_digest(snapshot)
-        ent = entitle(snapshot)
+        ent = entitle(snapshot, None if session is None else session.before)
+        if session is not None:
+            session.before = ent
+        digest = digest_of(ent)
     with clock.step("compile"):
         problem = compile_epoch(ent)
     enough = round(gap * problem.step_gpus * 1000)
     call = _Call(ent, problem, clock, digest, seed, enough)
     answers = first_answer(problem, clock)
     improve(answers, engine, clock, enough, seed, lambda: call.prepare(answers))
-    return call.finish(answers)
+    return call.finish(answers, annotate if explain else annotate_marked)
 
 
 def _check(engine: str, time_limit: float, gap: float) -> None:
@@ -123,7 +133,7 @@ class _Call:
         verify(self._ent.snapshot, self._decide(answers, rung, plan, score, []), self._ent)
         return LEAST_RESERVE + RESERVE * (self._clock.elapsed - begun)
 
-    def finish(self, answers: Answers) -> Decision:
+    def finish(self, answers: Answers, annotated: Callable[[Entitlement, Decision], Decision]) -> Decision:
         """The best answer that the verifier accepts; what it refuses is reported, and the next rung answers."""
         notes = list(answers.notes)
         for rung, plan, score in self._by_score(answers):
@@ -132,7 +142,7 @@ class _Call:
                 verdict = verify(self._ent.snapshot, decision, self._ent)
             if verdict.ok:
                 with self._clock.step("explain"):
-                    decision = annotate(self._ent, decision)
+                    decision = annotated(self._ent, decision)
                 return replace(decision, timing=self._clock.timing())
             notes.append(f"{rung.engine}: refused by the verifier: {'; '.join(map(str, verdict.violations[:3]))}")
             logger.error("%s", notes[-1])

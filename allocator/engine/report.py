@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
@@ -28,12 +28,13 @@ from allocator.verify.rules_stops import REASON_OF_FORCED
 def decision_of(ent: Entitlement, plan: Plan, digest: str, solver: SolverReport, timing: Mapping[str, float]) -> Decision:
     """The decision without its explanations."""
     forced = sorted(forced_rows(ent), key=lambda row: ent.snapshot.workloads[row].id)
+    chosen = _Starts(ent, plan)
     return Decision(
         now=ent.snapshot.now,
         snapshot=digest,
         solver=solver,
         starts=tuple(_start(ent, row, placed) for row, placed in sorted({**plan.starts, **due_starts(ent)}.items())),
-        preemptions=tuple(_preemption(ent, plan, row) for row in sorted({*forced, *plan.stops})),
+        preemptions=tuple(_preemption(ent, chosen, row) for row in sorted({*forced, *plan.stops})),
         promotions=tuple(
             Promotion(workload=ent.snapshot.workloads[row].id, protected_until=_promise_end(ent, row))
             for row in sorted(plan.promotions)
@@ -70,10 +71,10 @@ def _start(ent: Entitlement, row: int, placed: Placed) -> Start:
     )
 
 
-def _preemption(ent: Entitlement, plan: Plan, row: int) -> Preemption:
+def _preemption(ent: Entitlement, starts: _Starts, row: int) -> Preemption:
     works, now = ent.works, ent.snapshot.now
     forced = Forced(int(works.forced[row]))
-    reason, beneficiaries = _cause(ent, plan, row, forced)
+    reason, beneficiaries = _cause(ent, starts, row, forced)
     at_once = forced in (Forced.NODE_DOWN, Forced.DRAIN_DEADLINE, Forced.ORDER_LOST)
     return Preemption(
         workload=ent.snapshot.workloads[row].id,
@@ -84,34 +85,53 @@ def _preemption(ent: Entitlement, plan: Plan, row: int) -> Preemption:
     )
 
 
-def _cause(ent: Entitlement, plan: Plan, row: int, forced: Forced) -> tuple[StopReason, tuple[str, ...]]:
+def _cause(ent: Entitlement, starts: _Starts, row: int, forced: Forced) -> tuple[StopReason, tuple[str, ...]]:
     if forced is not Forced.NONE:
         gangs = (one for one in ent.reserved if row in one.victims)
         return REASON_OF_FORCED[forced], tuple(ent.snapshot.workloads[one.row].id for one in gangs)
-    moves = row in plan.starts
+    moves = starts.has(row)
     express = bool(ent.works.charged[row]) and not bool(ent.works.licensed[row]) and not moves
-    served = _beneficiaries(ent, plan, row, express)
+    served = starts.served_by(row, express)
     if moves:
         return StopReason.RELOCATE, served
     return (StopReason.EXPRESS if express else StopReason.SHARE), served
 
 
-def _beneficiaries(ent: Entitlement, plan: Plan, row: int, express: bool) -> tuple[str, ...]:
-    """Starts on the nodes of a victim that may be the reason of its stop; failing that, those under its gpu_limit."""
-    works, tree = ent.snapshot.workloads, ent.tree
-    run = works[row].run
-    assert run is not None
-    nodes = {ent.layout.index[name] for name in run.placement}
-    charged = bool(ent.works.charged[row])
-    fit = [
-        other
-        for other, placed in sorted(plan.starts.items())
-        if other != row and (placed.express if express else placed.charged or not charged)
-    ]
-    here = [other for other in fit if not nodes.isdisjoint(plan.starts[other].placement)]
-    limits = {vertex for vertex in tree.path(int(ent.works.leaf[row])) if tree.gpu_limit[vertex] >= 0}
-    below = [other for other in fit if not limits.isdisjoint(tree.path(int(ent.works.leaf[other])))]
-    return tuple(works[other].id for other in here or below)
+class _Starts:
+    """The chosen starts of a plan by node, and by every vertex with a gpu_limit over them."""
+
+    def __init__(self, ent: Entitlement, plan: Plan) -> None:
+        self._ent, self._plan = ent, plan
+        self._on: dict[int, list[int]] = {}
+        self._under: dict[int, list[int]] = {}
+        for row, placed in plan.starts.items():
+            for node in placed.placement:
+                self._on.setdefault(node, []).append(row)
+            for vertex in self._limits_over(row):
+                self._under.setdefault(vertex, []).append(row)
+
+    def has(self, row: int) -> bool:
+        """Whether a workload starts."""
+        return row in self._plan.starts
+
+    def served_by(self, row: int, express: bool) -> tuple[str, ...]:
+        """Starts on the nodes of a victim that may be the reason of its stop; failing that, those under its gpu_limit."""
+        works = self._ent.snapshot.workloads
+        run = works[row].run
+        assert run is not None
+        here = self._fit(row, express, (self._on.get(self._ent.layout.index[name], ()) for name in run.placement))
+        served = here or self._fit(row, express, (self._under.get(vertex, ()) for vertex in self._limits_over(row)))
+        return tuple(works[other].id for other in served)
+
+    def _fit(self, row: int, express: bool, groups: Iterable[Iterable[int]]) -> list[int]:
+        """Those whose claim could stop this victim, in the order of their rows."""
+        starts, charged = self._plan.starts, bool(self._ent.works.charged[row])
+        found = {other for group in groups for other in group if other != row}
+        return sorted(other for other in found if (starts[other].express if express else starts[other].charged or not charged))
+
+    def _limits_over(self, row: int) -> list[int]:
+        tree = self._ent.tree
+        return [vertex for vertex in tree.path(int(self._ent.works.leaf[row])) if tree.gpu_limit[vertex] >= 0]
 
 
 def _breaks(ent: Entitlement, row: int) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from allocator.domain import Lapse, Reservation
+from allocator.domain import Lapse, Reservation, Workload
 from allocator.entitlement.due import start_due
 from allocator.entitlement.facts import Facts
 from allocator.entitlement.lease import open_book
@@ -21,6 +21,7 @@ from allocator.topology import (
     GPUS,
     IntArray,
     can_place,
+    held_by_runs,
     shape_of,
     suitable,
     tasks_per_node,
@@ -170,16 +171,14 @@ class _Arranger:
     def _firm_use(self) -> IntArray:
         """GPUs, CPUs and GiB of what could not be stopped for the sake of shares just before now, shape (3, num_nodes)."""
         if self._firm is None:
-            contract, layout = self.facts.contract, self.facts.layout
-            firm = np.zeros((3, *layout.capacity.shape), dtype=np.int64)
-            for row in np.flatnonzero(contract.running & ~(contract.fresh & ~contract.ordered)).tolist():
-                work = self.facts.snapshot.workloads[row]
-                if work.run is None or contract.forced[row] != Forced.NONE or self._may_stop(row):
-                    continue
-                part = 1 if contract.terminating[row] else 2 if contract.ordered[row] else 0
-                for name, tasks in work.run.placement.items():
-                    firm[part, :, layout.index[name]] += tasks * np.array(shape_of(work))
-            self._firm = np.asarray(firm[0] + np.maximum(firm[1], firm[2]))
+            contract, works = self.facts.contract, self.facts.snapshot.workloads
+            runs = contract.running & ~(contract.fresh & ~contract.ordered) & (contract.forced == Forced.NONE)
+            firm: tuple[list[Workload], list[Workload], list[Workload]] = [], [], []
+            for row in np.flatnonzero(runs).tolist():
+                if not self._may_stop(row):
+                    firm[1 if contract.terminating[row] else 2 if contract.ordered[row] else 0].append(works[row])
+            stays, leaves, comes = (held_by_runs(self.facts.layout, part) for part in firm)
+            self._firm = np.asarray(stays + np.maximum(leaves, comes))
         return self._firm
 
     def _may_stop(self, row: int) -> bool:

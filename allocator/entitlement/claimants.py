@@ -14,6 +14,7 @@ from allocator.entitlement.express import lane_candidates, lane_room
 from allocator.entitlement.funding import Funds, fund_in_order, promises
 from allocator.entitlement.healthy import Health, HealthCheck
 from allocator.entitlement.places import NO_LEAF, NO_POOL, Places
+from allocator.entitlement.requests import number_requests
 from allocator.entitlement.tree import BudgetTree
 from allocator.topology import BoolArray, IntArray, Layout
 
@@ -30,6 +31,7 @@ class Claimants:
         GPUs that the express lane of each pool had left just before `now`, shape (num_pools,).
     """
 
+    request: IntArray
     promise: IntArray
     placeable: BoolArray
     impossible: Mapping[int, tuple[str, str]]
@@ -45,7 +47,8 @@ def read_claimants(
     works, policy = snapshot.workloads, snapshot.policy
     # What counts as demand must not change with the promises of this very instant, so it asks for those before them.
     promise = promises(works, contract, places, tree, funds.available_before, policy)
-    health = HealthCheck(layout, snapshot.now).judge_all(works, promise)
+    request = number_requests(works)
+    health = HealthCheck(layout, snapshot.now).judge_all(works, request, promise)
     impossible = _impossible(snapshot, places, health)
     decidable = ~_mask(list(impossible), len(works)) & (places.leaf != NO_LEAF) & (places.home != NO_POOL)
     wants = contract.waiting_before | ~contract.charged_before
@@ -56,6 +59,7 @@ def read_claimants(
     walk = _latched_first(snapshot, queue[(fits_promise & ~express)[queue]])
     funded = fund_in_order(tree, funds.available_before, walk, places, contract.gpus * promise)
     return Claimants(
+        request=request,
         promise=promises(works, contract, places, tree, funds.available, policy),
         placeable=decidable & np.array([verdict.fits for verdict in health], dtype=bool),
         impossible=impossible,

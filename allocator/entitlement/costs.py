@@ -14,8 +14,8 @@ from allocator.entitlement.contract import Contract, lost_gpu_seconds, read_plac
 from allocator.entitlement.entitled import level_ranks
 from allocator.entitlement.model import Entitlement
 from allocator.entitlement.places import Places
-from allocator.entitlement.tree import BudgetTree
-from allocator.topology import BoolArray, IntArray, fewest_domains
+from allocator.entitlement.tree import BudgetTree, frozen
+from allocator.topology import BoolArray, IntArray, fewest_domains, once
 
 UNIT = 1000
 """Units of the objective in a GPU-second."""
@@ -26,8 +26,8 @@ LEAST_LOST = 60
 MOST_LOST_STEPS = 4
 """A stop costs at most so many planning steps per GPU, but on the last try."""
 
-UNCHARGED_PART = Fraction(1, 10)
-"""Lost work of unallocated work counts so much."""
+UNCHARGED_PART = 1, 10
+"""Lost work of unallocated work counts so much: numerator and denominator."""
 
 PREFERRED_FACTOR = 2
 """Spread costs so many times as much at a preferred level and above it."""
@@ -99,11 +99,13 @@ def lost_costs(works: Sequence[Workload], contract: Contract, policy: Policy, no
 
 def stop_cost(work: Workload, lost: int, charged: bool, last_try: bool, policy: Policy) -> int:
     """Cost of a stop that throws away `lost` GPU-seconds."""
-    amount = max((lost + work.restart_time * work.gpus) * (1 + work.preempted), LEAST_LOST * work.gpus)
+    gpus = work.gpus
+    amount = max((lost + work.restart_time * gpus) * (1 + work.preempted), LEAST_LOST * gpus)
     if not last_try:
-        amount = min(amount, MOST_LOST_STEPS * policy.planning_step * work.gpus)
-    part = Fraction(1) if charged else UNCHARGED_PART
-    return round_half_up(policy.weights.lost_work * amount * part * UNIT)
+        amount = min(amount, MOST_LOST_STEPS * policy.planning_step * gpus)
+    weight, (part, parts) = policy.weights.lost_work, (1, 1) if charged else UNCHARGED_PART
+    unit = weight.denominator * parts
+    return (2 * weight.numerator * amount * part * UNIT + unit) // (2 * unit)
 
 
 def order_costs(
@@ -151,12 +153,24 @@ class SpreadCosts(NamedTuple):
 
 def spread_costs(entitlement: Entitlement, row: int, pool: int) -> SpreadCosts:
     """What the gang pays for each domain that it touches beyond the fewest possible in an empty pool."""
-    snapshot, layout = entitlement.snapshot, entitlement.layout
-    work = snapshot.workloads[row]
-    unit = step_cost(snapshot.policy.weights.spread, snapshot.policy) * work.gpus
-    slowdown = _slowdowns(snapshot.cluster.slowdown, layout.levels, work.topology.preferred)
-    per_domain = np.array([round_half_up(unit * rate) for rate in slowdown], dtype=np.int64)
-    return SpreadCosts(per_domain, fewest_domains(layout, work, pool))
+    work, known = entitlement.snapshot.workloads[row], _domain_costs(entitlement)
+    key = (work.gpus, work.topology.preferred)
+    if key not in known:
+        known[key] = frozen(_costs_per_domain(entitlement, *key))
+    return SpreadCosts(known[key], fewest_domains(entitlement.layout, work, pool))
+
+
+@once
+def _domain_costs(entitlement: Entitlement) -> dict[tuple[int, str | None], IntArray]:
+    """The cost of a further domain by GPUs and preferred level, as far as somebody has asked."""
+    return {}
+
+
+def _costs_per_domain(entitlement: Entitlement, gpus: int, preferred: str | None) -> IntArray:
+    snapshot = entitlement.snapshot
+    unit = step_cost(snapshot.policy.weights.spread, snapshot.policy) * gpus
+    slowdown = _slowdowns(snapshot.cluster.slowdown, entitlement.layout.levels, preferred)
+    return np.array([round_half_up(unit * rate) for rate in slowdown], dtype=np.int64)
 
 
 def _slowdowns(slowdown: Mapping[str, Fraction], levels: Sequence[str], preferred: str | None) -> list[Fraction]:
@@ -178,6 +192,7 @@ def spread_cost(entitlement: Entitlement, row: int, nodes: IntArray) -> int:
     return int((costs * np.maximum(touched - fewest, 0)).sum())
 
 
+@once
 def whole_before(entitlement: Entitlement) -> tuple[BoolArray, ...]:
     """Which domains were wholly free just before `now`: one array of shape (num_domains, num_pools) for each level.
 
@@ -194,5 +209,5 @@ def whole_before(entitlement: Entitlement) -> tuple[BoolArray, ...]:
         if level > 0 or len(layout.levels) == 1:
             whole[layout.domain[level], layout.pool] = True
             whole[layout.domain[level][busy], layout.pool[busy]] = False
-        free.append(whole)
+        free.append(frozen(whole))
     return tuple(free)

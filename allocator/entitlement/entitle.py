@@ -23,15 +23,19 @@ from allocator.entitlement.patience import waits_for_leavers
 from allocator.entitlement.places import Places, find_places, stray_allocations, warnings_of
 from allocator.entitlement.tree import BudgetTree, build_tree
 from allocator.entitlement.usage import window_usage
-from allocator.entitlement.waterfill import MILLI, FillResult, fill
+from allocator.entitlement.waterfill import MILLI, fill, hand_out
 from allocator.topology import BoolArray, IntArray, Layout, build_layout
 
 
-def entitle(snapshot: Snapshot) -> Entitlement:
-    """Read the snapshot: contracts, budgets, demand, entitlement, and the cost of every stop and every wait."""
+def entitle(snapshot: Snapshot, like: Entitlement | None = None) -> Entitlement:
+    """Read the snapshot: contracts, budgets, demand, entitlement, and the cost of every stop and every wait.
+
+    `like` is what was found at some other instant, if there is any: cluster and budgets that have not changed are taken from
+    it. It never changes the result.
+    """
     snapshot = _in_order(snapshot)
-    layout = build_layout(snapshot)
-    tree = build_tree(snapshot.budgets, layout.pools, stray_allocations(snapshot))
+    layout = build_layout(snapshot, None if like is None else like.layout)
+    tree = _tree(snapshot, layout, like)
     contract = read_contract(snapshot, layout)
     installed, schedulable = installed_gpus(layout), schedulable_gpus(layout, contract)
     places = find_places(snapshot, layout, tree, contract, installed)
@@ -67,6 +71,19 @@ def entitle(snapshot: Snapshot) -> Entitlement:
     return replace(ent, works=replace(ent.works, movable=movable(ent, contract, claimants.placeable)))
 
 
+def _tree(snapshot: Snapshot, layout: Layout, like: Entitlement | None) -> BudgetTree:
+    """The budget tree: that of another instant, if it was built from the same."""
+    orphans = stray_allocations(snapshot)
+    if (
+        like is not None
+        and like.snapshot.budgets == snapshot.budgets
+        and like.layout.pools == layout.pools
+        and sorted(like.tree.orphans) == orphans
+    ):
+        return like.tree
+    return build_tree(snapshot.budgets, layout.pools, orphans)
+
+
 def _with_limits(layout: Layout, found: Arrangement) -> Layout:
     """The layout with the instants by which promises must have ended."""
     promise_by = np.minimum(layout.deadline, found.limit)
@@ -100,8 +117,10 @@ def _market(
     demand: Demand,
 ) -> tuple[Market, BoolArray]:
     """Budgets and entitlement by vertex and pool, and in which pools promises take all there is."""
-    filled = _fill(policy, tree, schedulable, usage[0], demand.floor, demand)
-    owed = _fill(policy, tree, schedulable, usage[0], np.zeros_like(demand.floor), demand)
+    handed_out, first = MILLI * schedulable, demand.first_submit
+    filled = fill(tree, handed_out, usage[0], demand.floor, demand.demand, policy.horizon, first)
+    floors = np.zeros_like(demand.floor)
+    owed = hand_out(tree, tree.weight, handed_out, usage[0], floors, demand.demand, policy.horizon, first)
     curves = build_curves(tree, policy, schedulable, usage[0], demand.held, demand.demand, filled)
     market = Market(
         installed=installed,
@@ -116,17 +135,11 @@ def _market(
         floor=demand.floor,
         demand=demand.demand,
         entitled=filled.entitled,
-        owed=owed.entitled,
+        owed=owed,
         level=filled.level,
         curves=curves,
     )
     return market, filled.alarm
-
-
-def _fill(
-    policy: Policy, tree: BudgetTree, schedulable: IntArray, usage: IntArray, floor: IntArray, demand: Demand
-) -> FillResult:
-    return fill(tree, MILLI * schedulable, usage, floor, demand.demand, policy.horizon, demand.first_submit)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -160,6 +173,7 @@ def _table(rows: Rows, found: Arrangement) -> WorkTable:
     ranked[list(claimants.impossible)] = False
     used = (rows.market.usage + rows.market.uncharged_usage).sum(axis=1)
     return WorkTable(
+        request=claimants.request,
         leaf=places.leaf,
         gpus=contract.gpus,
         promise=_promises(rows, found, prepaid),

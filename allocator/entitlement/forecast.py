@@ -7,8 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from allocator.entitlement.model import Entitlement
+from allocator.entitlement.tree import ObjectArray
 from allocator.entitlement.usage import effective_window
-from allocator.entitlement.waterfill import MILLI, fill
+from allocator.entitlement.waterfill import MILLI, hand_out
 from allocator.topology import IntArray
 
 HORIZONS = tuple(3600 * hours // 4 for hours in (1, 2, 4, 8, 12, 16, 24, 32, 48, 72, 96, 144, 192, 288, 480, 672))
@@ -21,30 +22,39 @@ def forecast(ent: Entitlement, rows: list[int]) -> Mapping[int, int]:
     Whoever holds charged GPUs goes on holding them, what was used leaves the window at an even pace, and nobody arrives or
     ends. A forecast, not a promise.
     """
+    if not rows:
+        return {}
+    pools = sorted({int(ent.works.home[row]) for row in rows})
+    owed = _owed_in_all(ent, pools)
     found: dict[int, int] = {}
-    for span in HORIZONS if rows else ():
-        left = [row for row in rows if row not in found]
-        if not left:
-            break
-        owed = _owed_in(ent, span)
-        found |= {row: ent.snapshot.now + span for row in left if _owes_half(ent, owed, row)}
+    for row in rows:
+        span = next((span for span, of in zip(HORIZONS, owed, strict=True) if _owes_half(ent, of, row, pools)), None)
+        if span is not None:
+            found[row] = ent.snapshot.now + span
     return found
 
 
-def _owed_in(ent: Entitlement, span: int) -> IntArray:
-    """What everybody is owed after a span, in 1/1000 GPU, shape (num_vertices, num_pools)."""
+def _owed_in_all(ent: Entitlement, pools: list[int]) -> list[IntArray]:
+    """What everybody is owed in these pools after each span, in 1/1000 GPU, shape (num_vertices, len(pools)) each.
+
+    All spans are filled at once, side by side as if they were pools.
+    """
     market, policy, tree = ent.market, ent.snapshot.policy, ent.tree
-    window = effective_window(policy)
-    leaving = market.usage * min(span, window) // window
-    usage = market.usage - leaving + market.held * min(span, window)
-    floors = np.zeros_like(market.floor)
-    first = np.zeros_like(market.demand)
-    return fill(tree, MILLI * market.schedulable, usage, floors, market.demand, policy.horizon, first).entitled
+    window, num = effective_window(policy), len(HORIZONS)
+    usage, held, demand = (values[:, pools] for values in (market.usage, market.held, market.demand))
+    spans = [min(span, window) for span in HORIZONS]
+    later = np.hstack([usage - usage * span // window + held * span for span in spans])
+    weight: ObjectArray = np.tile(tree.weight[:, pools], num)
+    wanted, capacity = np.tile(demand, num), np.tile(market.schedulable[pools], num)
+    nothing = np.zeros_like(wanted)
+    owed = hand_out(tree, weight, MILLI * capacity, later, nothing, wanted, policy.horizon, nothing)
+    return np.hsplit(owed, num)
 
 
-def _owes_half(ent: Entitlement, owed: IntArray, row: int) -> bool:
+def _owes_half(ent: Entitlement, owed: IntArray, row: int, pools: list[int]) -> bool:
     """Whether every vertex that has a say is owed half the gang beyond what it holds."""
     leaf, pool = int(ent.works.leaf[row]), int(ent.works.home[row])
+    column = pools.index(pool)
     judges = ent.tree.funding_path(leaf) or (leaf,)
     half = MILLI * int(ent.works.gpus[row])
-    return all(2 * int(owed[v, pool] - MILLI * ent.market.held[v, pool]) >= half for v in judges)
+    return all(2 * int(owed[v, column] - MILLI * ent.market.held[v, pool]) >= half for v in judges)

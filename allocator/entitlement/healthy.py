@@ -43,23 +43,25 @@ class HealthCheck:
         self._layout = layout
         self._now = now
         self._deadlines_matter = bool((layout.deadline[layout.accepting] < NEVER).any())
-        self._known: dict[Hashable, Health] = {}
         self._room: dict[Hashable, IntArray] = {}
         self._largest: dict[Hashable, int] = {}
 
-    def judge_all(self, works: Sequence[Workload], promise: IntArray) -> list[Health]:
-        """The health of each workload under its promise (seconds, shape (num_workloads,))."""
-        return [self.judge(work, seconds) for work, seconds in zip(works, promise.tolist(), strict=True)]
+    def judge_all(self, works: Sequence[Workload], request: IntArray, promise: IntArray) -> list[Health]:
+        """The health of each workload under its promise (seconds, shape (num_workloads,), as `request`: equal for equals)."""
+        known: dict[tuple[int, int], Health] = {}
+        seconds = promise if self._deadlines_matter else np.zeros_like(promise)
+        found = []
+        for work, key in zip(works, zip(request.tolist(), seconds.tolist(), strict=True), strict=True):
+            health = known.get(key)
+            if health is None:
+                health = known[key] = self._of(work, key[1])
+            found.append(health)
+        return found
 
-    def judge(self, work: Workload, promise: int) -> Health:
-        """The health of one workload under a promise of so many seconds."""
+    def _of(self, work: Workload, promise: int) -> Health:
         labels = tuple(sorted(work.node_labels.items())) if work.node_labels else ()
         nodes = (work.pools, labels, work.exclude_nodes, work.gpus_per_task, work.cpus_per_task, work.memory_gib_per_task)
-        key = (nodes, work.tasks, work.topology, promise if self._deadlines_matter else 0)
-        health = self._known.get(key)
-        if health is None:
-            health = self._known[key] = self._judge(work, nodes, promise)
-        return health
+        return self._judge(work, nodes, promise)
 
     def _judge(self, work: Workload, nodes: Hashable, promise: int) -> Health:
         layout = self._layout

@@ -67,6 +67,8 @@ class WorkTable:
 
     Attributes
     ----------
+    request
+        Equal numbers where the same is asked of the nodes.
     leaf
         Vertex index, -1 for workloads that cannot be decided (see `impossible`).
     gpus, promise
@@ -114,6 +116,7 @@ class WorkTable:
         Row -> (reason, detail) for workloads that can never start as they are, running ones included.
     """
 
+    request: IntArray
     leaf: IntArray
     gpus: IntArray
     promise: IntArray
@@ -148,7 +151,7 @@ class WorkTable:
     impossible: Mapping[int, tuple[str, str]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Entitlement:
     """Everything that holds before the decision.
 

@@ -18,6 +18,8 @@ def waits_for_leavers(
     is taken. Everything is as it was just before `now`. `wants` marks what may start at all.
     """
     waits = np.zeros(len(snapshot.workloads), dtype=bool)
+    if not contract.terminating.any():
+        return waits
     free, later = _room(snapshot, layout, contract)
     order = np.lexsort((contract.submit, ~first)) if np.any(later > free) else np.empty(0, dtype=np.int64)
     for row in order[(wants & contract.waiting_before)[order]].tolist():

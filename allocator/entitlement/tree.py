@@ -52,7 +52,7 @@ class SiblingSets:
         return slice(self.first, self.stop)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class BudgetTree:
     """Vertices by depth; inside a depth by parent; inside a set of siblings by id, orphans last. Index 0 is the root.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 import numpy as np
 
@@ -80,10 +81,10 @@ def _record_spells(records: Sequence[UsageRecord], tree: BudgetTree, pools: Sequ
     spells = _Spells(
         vertex=vertex,
         pool=pool,
-        gpus=np.fromiter((record.gpus for record in records), np.int64, size),
-        start=np.fromiter((record.start for record in records), np.int64, size),
-        end=np.fromiter((record.end for record in records), np.int64, size),
-        charged=np.fromiter((record.charged for record in records), np.bool_, size),
+        gpus=np.fromiter(map(attrgetter("gpus"), records), np.int64, size),
+        start=np.fromiter(map(attrgetter("start"), records), np.int64, size),
+        end=np.fromiter(map(attrgetter("end"), records), np.int64, size),
+        charged=np.fromiter(map(attrgetter("charged"), records), np.bool_, size),
         group=np.fromiter((group_of.setdefault(record.id, len(group_of)) for record in records), np.int64, size),
     )
     return spells.take((vertex >= 0) & (pool >= 0))

@@ -125,10 +125,36 @@ def fill(
         alarm = (low >= capacity_milli) & (high > capacity_milli) & (low > 0)
     for sets in tree.sets:
         rows = sets.rows
-        weight, handed_out = tree.weight[rows], entitled[sets.parents]
-        siblings = _siblings(sets, weight, usage[rows], floor[rows], demand[rows], horizon)
-        entitled[rows], level[rows], interior[rows] = _fill_sets(siblings, handed_out, first_submit[rows])
+        siblings = _siblings(sets, tree.weight[rows], usage[rows], floor[rows], demand[rows], horizon)
+        entitled[rows], filled = _fill_sets(siblings, entitled[sets.parents], first_submit[rows])
+        level[rows], interior[rows] = siblings.spread(_levels(siblings, filled)), filled.interior
     return FillResult(entitled=frozen(entitled), level=frozen(level), interior=frozen(interior), alarm=frozen(alarm))
+
+
+def hand_out(
+    tree: BudgetTree,
+    weight: ObjectArray,
+    capacity_milli: IntArray,
+    usage: IntArray,
+    floor: IntArray,
+    demand: IntArray,
+    horizon: int,
+    first_submit: IntArray,
+) -> IntArray:
+    """What every vertex gets, as `fill` says, without the levels: they take most of its time.
+
+    Columns need not be the pools of the tree: `weight`, shape (num_vertices, num_columns), has the shares of each.
+    """
+    given = np.zeros_like(demand, dtype=np.int64)
+    if tree.sets:
+        top = tree.sets[0].rows
+        low, high = MILLI * floor[top].sum(axis=0), MILLI * demand[top].sum(axis=0)
+        given[ROOT] = np.maximum(low, np.minimum(capacity_milli, high))
+    for sets in tree.sets:
+        rows = sets.rows
+        siblings = _siblings(sets, weight[rows], usage[rows], floor[rows], demand[rows], horizon)
+        given[rows], _ = _fill_sets(siblings, given[sets.parents], first_submit[rows])
+    return frozen(given)
 
 
 def _siblings(
@@ -151,8 +177,22 @@ def _siblings(
     )
 
 
-def _fill_sets(siblings: _Siblings, handed_out: IntArray, first_submit: IntArray) -> tuple[Integers, ObjectArray, BoolArray]:
-    """Entitlement, level and whether the level decides, for each member of the sets of one depth."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Filled:
+    """How the sets of one depth were filled, as far as their levels depend on it.
+
+    By member: what each got at least (without the leftovers for weight 0), and whether the level alone decides. By set: the
+    numerator of the level times `unit`, and its weight, where some member is `interior`.
+    """
+
+    given: Integers
+    interior: BoolArray
+    pull: Integers
+    weights: Integers
+
+
+def _fill_sets(siblings: _Siblings, handed_out: IntArray, first_submit: IntArray) -> tuple[Integers, _Filled]:
+    """What each member of the sets of one depth gets, and what its level follows from."""
     heavy = siblings.weight > 0
     low, high = siblings.low, siblings.high
     rest = handed_out - siblings.total(np.where(heavy, 0, low))
@@ -161,20 +201,13 @@ def _fill_sets(siblings: _Siblings, handed_out: IntArray, first_submit: IntArray
     between = ~sated & (rest > least)
     given = np.where(heavy & siblings.spread(sated), high, low)
     rising = heavy & (low < high)
-    given, interior, level = _settle(siblings, given, rising & siblings.spread(between), rest)
-    demanded = siblings.any(heavy & (high > 0))
-    _levels_at_bounds(siblings, rising, given, demanded & ~siblings.any(interior), level)
-    left = rest - siblings.total(np.where(heavy, given, 0))
-    given += _serve_in_order(siblings, ~heavy & (low < high), np.maximum(left, 0), first_submit)
-    return given, siblings.spread(level), interior
+    filled = _settle(siblings, given, rising & siblings.spread(between), rest)
+    left = rest - siblings.total(np.where(heavy, filled.given, 0))
+    return filled.given + _serve_in_order(siblings, ~heavy & (low < high), np.maximum(left, 0), first_submit), filled
 
 
-def _settle(siblings: _Siblings, given: Integers, free: BoolArray, rest: Integers) -> tuple[Integers, BoolArray, ObjectArray]:
-    """Fill the free members, whose floors and demands lie on both sides of what there is, up to one level.
-
-    Returns what every member gets, True where the level lies inside its bounds, and the level of every set that has such
-    a member (None elsewhere).
-    """
+def _settle(siblings: _Siblings, given: Integers, free: BoolArray, rest: Integers) -> _Filled:
+    """Fill the free members, whose floors and demands lie on both sides of what there is, up to one level."""
     weight, usage, low, high = siblings.weight, siblings.usage, siblings.low, siblings.high
     settled = ~siblings.any(free)
     given = np.where(free, 0, given)
@@ -197,10 +230,20 @@ def _settle(siblings: _Siblings, given: Integers, free: BoolArray, rest: Integer
         rest = rest - siblings.total(fixed)
         free = free & ~full & ~bare
     interior = free & (numerator < high * scale)
-    level: ObjectArray = np.full(rest.shape, None, dtype=object)
-    for group, pool in np.argwhere(siblings.any(interior)).tolist():
-        level[group, pool] = Fraction(int(pull[group, pool]), siblings.unit * int(weights[group, pool]))
-    return given + _whole(siblings, numerator, scale, free, rest), interior, level
+    return _Filled(given + _whole(siblings, numerator, scale, free, rest), interior, pull, weights)
+
+
+def _levels(siblings: _Siblings, filled: _Filled) -> ObjectArray:
+    """The level of every set, None where nobody of positive weight has demand, shape (num_sets, num_pools)."""
+    heavy = siblings.weight > 0
+    inside = siblings.any(filled.interior)
+    level: ObjectArray = np.full(inside.shape, None, dtype=object)
+    for group, pool in np.argwhere(inside).tolist():
+        weight = siblings.unit * int(filled.weights[group, pool])
+        level[group, pool] = Fraction(int(filled.pull[group, pool]), weight)
+    demanded = siblings.any(heavy & (siblings.high > 0))
+    _levels_at_bounds(siblings, heavy & (siblings.low < siblings.high), filled.given, demanded & ~inside, level)
+    return level
 
 
 def _whole(siblings: _Siblings, numerator: Integers, scale: Integers, free: BoolArray, rest: Integers) -> Integers:

@@ -80,6 +80,7 @@ def build_classes(
             residents.setdefault(node, []).append((r, (gpus, cpus, memory)))
     usable = shapes.open_to.any(axis=0) & ent.layout.accepting if len(shapes.pool) else np.zeros(len(whole), dtype=np.bool_)
     groups: dict[tuple[object, ...], list[int]] = {}
+    together: dict[tuple[object, ...], bool] = {}
     for node in np.flatnonzero(usable):
         own = tuple(residents.get(int(node), ()))
         if free[GPUS, node] <= 0 and not own:
@@ -88,15 +89,20 @@ def build_classes(
             int(cells.of_node[node]), int(ent.layout.capacity[GPUS, node]), *free[:, node].tolist(), int(whole[node]),
             own, shapes.open_to[:, node].tobytes(),
         )  # fmt: skip
-        if not _mergeable(shapes, int(node), free, own, bool(whole[node]), int(placed[node])):
+        alone = bool(placed[node])
+        if not alone:  # nodes with the same key get the same answer
+            if key not in together:
+                together[key] = _mergeable(shapes, int(node), free, own, bool(whole[node]))
+            alone = not together[key]
+        if alone:
             key = (*key, int(node))
         groups.setdefault(key, []).append(int(node))
     members = sorted(groups.values(), key=lambda nodes: nodes[0])
     return _as_classes(members, cells, free, whole, residents, len(whole))
 
 
-def _mergeable(shapes: Shapes, node: int, free: IntArray, own: Sequence[Resident], whole: bool, placed: int) -> bool:
-    if len(own) > 1 or (own and free[GPUS, node] > 0) or placed:
+def _mergeable(shapes: Shapes, node: int, free: IntArray, own: Sequence[Resident], whole: bool) -> bool:
+    if len(own) > 1 or (own and free[GPUS, node] > 0):
         return False
     room = free[:, node] + (np.array(own[0][1]) if own else 0)
     return _counts_decode(shapes.need[:, shapes.open_to[:, node]], room, whole)

@@ -10,32 +10,36 @@ from allocator.entitlement.model import Forced
 from allocator.epoch.classes import build_cells, build_classes, cell_level
 from allocator.epoch.offers import build_offers, build_shapes, draft_offers, drop_unneeded, number_queues
 from allocator.epoch.problem import EpochProblem
+from allocator.epoch.reach import Reach, within_reach
 from allocator.epoch.rows import funding_rows, limit_rows, share_terms
-from allocator.epoch.victims import build_promotions, build_victims, needs_on
+from allocator.epoch.victims import build_promotions, build_victims
 from allocator.epoch.whole import whole_domains, whole_placed, whole_weight
-from allocator.topology.fit import shape_of
-from allocator.topology.layout import IntArray
+from allocator.topology.fit import held_by_runs, shape_of
+from allocator.topology.layout import UNLIMITED, IntArray
 
 
-def compile_epoch(ent: Entitlement) -> EpochProblem:
+def compile_epoch(ent: Entitlement, *, all_offers: bool = False) -> EpochProblem:
     """Reduce one epoch to arrays: what may start, what may stop, where, and what it is worth.
 
     Parameters
     ----------
     ent
         The facts that hold before the decision.
+    all_offers
+        With the offers that fit in no decision: to try the rules of the models on them.
 
     Returns
     -------
     EpochProblem
         Shared by all engines; nothing in it refers to names but `names`.
     """
-    drafts, queue = number_queues(ent, drop_unneeded(ent, draft_offers(ent)))
-    shapes, shape = build_shapes(ent, drafts)
-    victims = build_victims(ent, drafts)
-    offers = build_offers(ent, drafts, queue, shape, victims)
+    free, drafted = free_room(ent), draft_offers(ent)
+    victims = build_victims(ent, drafted)
     promotions = build_promotions(ent, victims)
-    free = free_room(ent)
+    reach = Reach(ent.layout, np.full_like(free, UNLIMITED) if all_offers else free, victims)
+    ranked = number_queues(ent, drop_unneeded(ent, within_reach(drafted, reach)), reach.units)
+    shapes, shape = build_shapes(ent, ranked)
+    offers = build_offers(ent, ranked, shape, victims)
     whole, placed = whole_weight(ent), whole_placed(ent)
     domains = whole_domains(ent, placed)
     cells = build_cells(ent, cell_level(ent, offers, domains))
@@ -75,13 +79,11 @@ def free_room(ent: Entitlement) -> IntArray:
     reservation is due take theirs.
     """
     works = ent.works
-    stays, leaves, comes = (np.zeros_like(ent.layout.capacity) for _ in range(3))
-    for row in np.flatnonzero(works.running & (works.forced == Forced.NONE)).tolist():
-        run = ent.snapshot.workloads[row].run
-        assert run is not None
-        nodes = np.array([ent.layout.index[name] for name in run.placement], dtype=np.int64)
-        to = leaves if works.terminating[row] else comes if works.ordered[row] else stays
-        to[:, nodes] += needs_on(ent, row, nodes)
+    holds = works.running & (works.forced == Forced.NONE)
+    stays, leaves, comes = (
+        held_by_runs(ent.layout, (ent.snapshot.workloads[row] for row in np.flatnonzero(holds & part).tolist()))
+        for part in (~works.terminating & ~works.ordered, works.terminating, works.ordered & ~works.terminating)
+    )
     for one in ent.reserved:
         for node, tasks in one.placement.items():
             stays[:, node] += np.array(shape_of(ent.snapshot.workloads[one.row])) * tasks

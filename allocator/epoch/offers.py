@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from allocator.domain import Unfunded, Workload
 from allocator.entitlement import Entitlement
+from allocator.entitlement.alike import start_classes
 from allocator.entitlement.costs import express_cost, idle_cost, spread_costs
 from allocator.epoch.problem import Offers, Shapes, Victims
-from allocator.topology.layout import BoolArray, IntArray
+from allocator.topology.layout import IntArray
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """An offer before shapes and queues are numbered."""
+    """One way to start each of some workloads that differ in nothing but their rank."""
 
-    row: int
     pool: int
     charged: bool
     express: bool
@@ -81,19 +81,31 @@ def _accepted_pools(ent: Entitlement, work: Workload) -> list[int]:
     return [names.index(pool) for pool in dict.fromkeys(work.pools) if pool in names] if work.pools else list(range(len(names)))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """Candidates that may start in the same ways: their rows, ascending, and the ways."""
+
+    rows: IntArray
+    drafts: tuple[Draft, ...]
+
+
 class _Facts:
     """Memoised node masks and spread facts: thousands of workloads share a few classes of demand."""
 
     def __init__(self, ent: Entitlement) -> None:
         self.ent = ent
-        self.masks: dict[tuple[object, ...], BoolArray] = {}
+        self.masks: dict[tuple[object, ...], bytes] = {}
+        self.bytes: dict[bytes, bytes] = {}
         self.spreads: dict[tuple[object, ...], tuple[tuple[int, ...], tuple[int, ...]]] = {}
 
-    def mask(self, row: int, work: Workload, until: int | None) -> BoolArray:
+    def open_to(self, row: int, work: Workload, until: int | None, pool: int) -> bytes:
+        """The nodes of a pool on which it may start, one byte each; empty if there are none."""
         own = row if row in self.ent.own_limit else None
-        key = (work.pools, tuple(sorted(work.node_labels.items())), work.exclude_nodes, until, own)
+        key = (work.pools, tuple(sorted(work.node_labels.items())), work.exclude_nodes, until, own, pool)
         if key not in self.masks:
-            self.masks[key] = self.ent.may_start_on(row, until)
+            mask = self.ent.may_start_on(row, until) & (self.ent.layout.pool == pool)
+            found = mask.tobytes() if mask.any() else b""
+            self.masks[key] = self.bytes.setdefault(found, found)
         return self.masks[key]
 
     def spread(self, row: int, work: Workload, pool: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -110,15 +122,26 @@ class _Facts:
         return self.spreads[key]
 
 
-def draft_offers(ent: Entitlement) -> list[Draft]:
-    """All offers of all candidates and of all work that may move, before ranking."""
-    facts = _Facts(ent)
-    drafts: list[Draft] = []
-    for row in np.flatnonzero(ent.works.candidate | ent.works.movable):
-        work = ent.snapshot.workloads[int(row)]
-        for pool in [int(ent.works.run_pool[row])] if ent.works.movable[row] else _accepted_pools(ent, work):
-            drafts += _offers_in_pool(ent, facts, int(row), work, pool)
-    return drafts
+def draft_offers(ent: Entitlement) -> list[Batch]:
+    """All ways to start of all candidates and of all work that may move, before ranking; who has none is left out."""
+    facts, movable = _Facts(ent), ent.works.movable
+    batches = []
+    for rows in _alike(ent, np.flatnonzero(ent.works.candidate | movable)):
+        row = int(rows[0])
+        work = ent.snapshot.workloads[row]
+        pools = [int(ent.works.run_pool[row])] if movable[row] else _accepted_pools(ent, work)
+        drafts = [draft for pool in pools for draft in _offers_in_pool(ent, facts, row, work, pool)]
+        if drafts:
+            batches.append(Batch(rows, tuple(drafts)))
+    return batches
+
+
+def _alike(ent: Entitlement, rows: IntArray) -> list[IntArray]:
+    """The rows in groups that may start in the same ways, by the first row of each group; work that moves on its own."""
+    code = np.where(ent.works.movable[rows], -1 - rows, start_classes(ent)[rows])
+    order = np.argsort(code, kind="stable")
+    groups = np.split(rows[order], np.flatnonzero(np.diff(code[order])) + 1) if len(rows) else []
+    return sorted(groups, key=lambda group: int(group[0]))
 
 
 def _offers_in_pool(ent: Entitlement, facts: _Facts, row: int, work: Workload, pool: int) -> Iterator[Draft]:
@@ -132,60 +155,94 @@ def _offers_in_pool(ent: Entitlement, facts: _Facts, row: int, work: Workload, p
     spread, fewest = facts.spread(row, work, pool)
     for charged, express, cost, must_be_unfunded in _modes(ent, row, work, pool):
         until = ent.snapshot.now + int(ent.works.promise[row]) if charged else None
-        mask = facts.mask(row, work, until) & (ent.layout.pool == pool)
-        if not mask.any():
+        open_to = facts.open_to(row, work, until, pool)
+        if not open_to:
             continue
         yield Draft(
-            row=row, pool=pool, charged=charged, express=express, promise_cost=cost, must_be_unfunded=must_be_unfunded,
+            pool=pool, charged=charged, express=express, promise_cost=cost, must_be_unfunded=must_be_unfunded,
             need=need, units=1 if whole else work.tasks, unit_tasks=scale,
             required=-1 if whole or work.tasks == 1 else required,
-            segment=segment if work.tasks > 1 else (-1, 0), spread=spread, fewest=fewest, open_to=mask.tobytes(),
+            segment=segment if work.tasks > 1 else (-1, 0), spread=spread, fewest=fewest, open_to=open_to,
         )  # fmt: skip
 
 
-def drop_unneeded(ent: Entitlement, drafts: Sequence[Draft]) -> list[Draft]:
+def drop_unneeded(ent: Entitlement, batches: Sequence[Batch]) -> list[Batch]:
     """Without uncharged offers of work that nothing in this decision could leave unfunded."""
     wanted: dict[tuple[int, int], int] = {}
-    for draft in drafts:
-        if draft.charged and draft.promise_cost:
-            for vertex in ent.tree.funding_path(int(ent.works.leaf[draft.row])):
-                wanted[vertex, draft.pool] = wanted.get((vertex, draft.pool), 0) + draft.promise_cost
+    for batch in batches:
+        path = ent.tree.funding_path(int(ent.works.leaf[batch.rows[0]]))
+        for draft in batch.drafts:
+            if draft.charged and draft.promise_cost:
+                for vertex in path:
+                    wanted[vertex, draft.pool] = wanted.get((vertex, draft.pool), 0) + draft.promise_cost * len(batch.rows)
     for row in np.flatnonzero(ent.works.promotable):
         pool = int(ent.works.run_pool[row])
         for vertex in ent.tree.funding_path(int(ent.works.leaf[row])):
             wanted[vertex, pool] = wanted.get((vertex, pool), 0) + int(ent.works.gpus[row] * ent.works.promise[row])
     tight = {key for key, total in wanted.items() if total > int(ent.market.available[key])}
 
-    def stands(draft: Draft) -> bool:
-        path = ent.tree.funding_path(int(ent.works.leaf[draft.row]))
-        return not draft.must_be_unfunded or any((vertex, draft.pool) in tight for vertex in path)
+    def needed(batch: Batch) -> tuple[Draft, ...]:
+        path = ent.tree.funding_path(int(ent.works.leaf[batch.rows[0]]))
+        return tuple(d for d in batch.drafts if not d.must_be_unfunded or any((v, d.pool) in tight for v in path))
 
-    return [draft for draft in drafts if stands(draft)]
+    left = [Batch(batch.rows, needed(batch)) for batch in batches]
+    return [batch for batch in left if batch.drafts]
 
 
-def number_queues(ent: Entitlement, drafts: Sequence[Draft]) -> tuple[list[Draft], IntArray]:
-    """Offers ordered by queue and rank, and the queue of each; workloads too far back to fit their pools are left out.
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranked:
+    """Offers ordered by queue and rank: workload row, position in `drafts` and queue of each, shape (num_offers,)."""
 
-    Workloads of one leaf whose offers differ in nothing are exchangeable, so those that would save more by starting may
-    come first without loss: a queue longer than its pools can hold is cut. Work that moves is a queue of its own: it starts
-    only if it is stopped.
+    drafts: tuple[Draft, ...]
+    row: IntArray
+    draft: IntArray
+    queue: IntArray
+
+
+def number_queues(ent: Entitlement, batches: Sequence[Batch], most_units: Callable[[Draft], int]) -> Ranked:
+    """Offers in the order of their queues; workloads too far back to fit their pools are left out.
+
+    Workloads whose offers differ in nothing are exchangeable if they are of one leaf, or of none that matters, so those that
+    would save more by starting may come first without loss: a queue longer than its pools can hold is cut. `most_units` says
+    how many units of a draft could start at most. Work that moves is a queue of its own: it starts only if it is stopped.
     """
-    by_row: dict[int, list[Draft]] = {}
-    for draft in drafts:
-        by_row.setdefault(draft.row, []).append(draft)
     queues: dict[tuple[object, ...], list[int]] = {}
-    for row, own in by_row.items():
-        kinds = sorted((draft.kind for draft in own), key=repr)
-        key = (_mover(ent, row), int(ent.works.leaf[row]), bool(ent.works.entitled[row]), *kinds)
-        queues.setdefault(key, []).append(row)
-    ordered: list[Draft] = []
+    for position, batch in enumerate(batches):
+        kinds = frozenset(draft.kind for draft in batch.drafts)
+        first = int(batch.rows[0])
+        key = (_mover(ent, first), _leaf_that_matters(ent, batch), bool(ent.works.entitled[first]), kinds)
+        queues.setdefault(key, []).append(position)
+    starts = np.cumsum([0, *(len(batch.drafts) for batch in batches)])
+    rows: list[int] = []
+    draft: list[int] = []
     numbers: list[int] = []
-    for number, rows in enumerate(sorted(queues.values(), key=min)):
-        rows.sort(key=lambda row: _rank_key(ent, row))
-        for row in rows[: _most_that_fit(ent, by_row[rows[0]])]:
-            ordered += by_row[row]
-            numbers += [number] * len(by_row[row])
-    return ordered, np.array(numbers, dtype=np.int64)
+    for number, positions in enumerate(queues.values()):
+        members = np.concatenate([batches[position].rows for position in positions])
+        owner = dict(
+            zip(members.tolist(), np.repeat(positions, [len(batches[p].rows) for p in positions]).tolist(), strict=True)
+        )
+        for row in _first_in_rank(ent, members, _most_that_fit(batches[positions[0]], most_units)):
+            own = range(starts[owner[row]], starts[owner[row] + 1])
+            rows += [row] * len(own)
+            draft += own
+            numbers += [number] * len(own)
+    drafts = tuple(draft for batch in batches for draft in batch.drafts)
+    return Ranked(drafts, *(np.array(column, dtype=np.int64) for column in (rows, draft, numbers)))
+
+
+def _leaf_that_matters(ent: Entitlement, batch: Batch) -> int:
+    """The leaf of a batch; -1 for work that draws on no funds, counts in no share and stands under no gpu_limit."""
+    leaf = int(ent.works.leaf[batch.rows[0]])
+    free = not any(draft.charged or draft.must_be_unfunded for draft in batch.drafts)
+    return -1 if free and not any(ent.tree.gpu_limit[vertex] >= 0 for vertex in ent.tree.path(leaf)) else leaf
+
+
+def _first_in_rank(ent: Entitlement, rows: IntArray, most: int) -> list[int]:
+    """The rows that come first, no more than `most`, in order."""
+    if 0 < most < len(rows):
+        cost = ent.works.order_cost[rows]
+        rows = rows[cost >= np.partition(cost, len(cost) - most)[len(cost) - most]]
+    return sorted(rows.tolist(), key=lambda row: _rank_key(ent, row))[:most]
 
 
 def _mover(ent: Entitlement, row: int) -> int:
@@ -196,22 +253,26 @@ def _rank_key(ent: Entitlement, row: int) -> tuple[int, int, int]:
     return (-int(ent.works.order_cost[row]), ent.snapshot.workloads[row].submit_time, row)
 
 
-def _most_that_fit(ent: Entitlement, own: Sequence[Draft]) -> int:
-    pools = {draft.pool for draft in own}
-    capacity = sum(int(ent.market.schedulable[pool]) for pool in pools)
-    return max(1, capacity // max(1, int(ent.works.gpus[own[0].row])))
+def _most_that_fit(batch: Batch, most_units: Callable[[Draft], int]) -> int:
+    """How many workloads of a batch could start, whatever else happens."""
+    by_pool: dict[int, int] = {}
+    for draft in batch.drafts:
+        by_pool[draft.pool] = max(by_pool.get(draft.pool, 0), most_units(draft) // draft.units)
+    return sum(by_pool.values())
 
 
-def build_shapes(ent: Entitlement, drafts: Sequence[Draft]) -> tuple[Shapes, IntArray]:
-    """The distinct shapes, and the shape of each offer."""
-    first: dict[tuple[object, ...], int] = {}
+def build_shapes(ent: Entitlement, ranked: Ranked) -> tuple[Shapes, IntArray]:
+    """The distinct shapes in the order in which offers need them, and the shape of each offer."""
+    number: dict[tuple[object, ...], int] = {}
     kept: list[Draft] = []
-    index = np.empty(len(drafts), dtype=np.int64)
-    for j, draft in enumerate(drafts):
-        if draft.shape_key not in first:
-            first[draft.shape_key] = len(kept)
+    shape_of_draft = np.empty(len(ranked.drafts), dtype=np.int64)
+    used, first = np.unique(ranked.draft, return_index=True)
+    for position in used[np.argsort(first)].tolist():
+        draft = ranked.drafts[position]
+        if draft.shape_key not in number:
+            number[draft.shape_key] = len(kept)
             kept.append(draft)
-        index[j] = first[draft.shape_key]
+        shape_of_draft[position] = number[draft.shape_key]
     num_nodes = len(ent.layout.names)
     masks = [np.frombuffer(draft.open_to, dtype=np.bool_) for draft in kept]
     shapes = Shapes(
@@ -221,44 +282,45 @@ def build_shapes(ent: Entitlement, drafts: Sequence[Draft]) -> tuple[Shapes, Int
         express=np.array([draft.express for draft in kept], dtype=np.bool_),
         open_to=np.array(masks, dtype=np.bool_).reshape(len(kept), num_nodes),
     )
-    return shapes, index
+    return shapes, shape_of_draft[ranked.draft]
 
 
-def build_offers(ent: Entitlement, drafts: Sequence[Draft], queue: IntArray, shape: IntArray, victims: Victims) -> Offers:
-    """The drafts as arrays, with what starting each of them saves, and which stop it follows."""
-    policy, works = ent.snapshot.policy, ent.works
-    row = np.array([draft.row for draft in drafts], dtype=np.int64)
+def build_offers(ent: Entitlement, ranked: Ranked, shape: IntArray, victims: Victims) -> Offers:
+    """The offers as arrays, with what starting each of them saves, and which stop it follows."""
+    policy, works, row = ent.snapshot.policy, ent.works, ranked.row
     gpus = works.gpus[row]
-    express = np.array([draft.express for draft in drafts], dtype=np.bool_)
+    express = _column(ranked, "express").astype(np.bool_)
     gain = works.order_cost[row] + idle_cost(policy) * gpus
-    gain = gain + np.array(
-        [express_cost(policy, int(g)) if e else 0 for g, e in zip(gpus, express, strict=True)], dtype=np.int64
-    )
+    for size in np.unique(gpus[express]).tolist():
+        gain[express & (gpus == size)] += express_cost(policy, size)
     levels = len(ent.layout.levels)
+    segment = np.array([draft.segment for draft in ranked.drafts], dtype=np.int64).reshape(-1, 2)[ranked.draft]
     victim = {int(work): r for r, work in enumerate(victims.work)}
     return Offers(
         work=row,
-        pool=_column(drafts, "pool"),
+        pool=_column(ranked, "pool"),
         leaf=works.leaf[row],
         gpus=gpus,
-        units=_column(drafts, "units"),
-        unit_tasks=_column(drafts, "unit_tasks"),
+        units=_column(ranked, "units"),
+        unit_tasks=_column(ranked, "unit_tasks"),
         shape=shape,
-        charged=_column(drafts, "charged").astype(np.bool_),
+        charged=_column(ranked, "charged").astype(np.bool_),
         express=express,
         entitled=works.entitled[row] & ~works.movable[row],
-        queue=queue,
-        promise_cost=_column(drafts, "promise_cost"),
+        queue=ranked.queue,
+        promise_cost=_column(ranked, "promise_cost"),
         gain=gain.astype(np.int64),
-        required=_column(drafts, "required"),
-        segment_level=np.array([draft.segment[0] for draft in drafts], dtype=np.int64),
-        segment_units=np.array([draft.segment[1] for draft in drafts], dtype=np.int64),
-        spread=np.array([draft.spread for draft in drafts], dtype=np.int64).reshape(-1, levels),
-        fewest=np.array([draft.fewest for draft in drafts], dtype=np.int64).reshape(-1, levels),
-        must_be_unfunded=_column(drafts, "must_be_unfunded").astype(np.bool_),
-        victim=np.array([victim.get(draft.row, -1) for draft in drafts], dtype=np.int64),
+        required=_column(ranked, "required"),
+        segment_level=segment[:, 0].copy(),
+        segment_units=segment[:, 1].copy(),
+        spread=_column(ranked, "spread").reshape(-1, levels),
+        fewest=_column(ranked, "fewest").reshape(-1, levels),
+        must_be_unfunded=_column(ranked, "must_be_unfunded").astype(np.bool_),
+        victim=np.array([victim.get(work, -1) for work in row.tolist()], dtype=np.int64),
     )
 
 
-def _column(drafts: Sequence[Draft], name: str) -> IntArray:
-    return np.array([getattr(draft, name) for draft in drafts], dtype=np.int64)
+def _column(ranked: Ranked, name: str) -> IntArray:
+    """One field of the draft of each offer."""
+    values: IntArray = np.array([getattr(draft, name) for draft in ranked.drafts], dtype=np.int64)[ranked.draft]
+    return values

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 
 from allocator.entitlement import Entitlement
@@ -15,14 +13,21 @@ Key = tuple[int, int]
 Members = dict[Key, list[int]]
 
 
-def _members(ent: Entitlement, leaf: IntArray, pool: IntArray, which: Iterable[int], funding: bool = False) -> Members:
+def _members(ent: Entitlement, leaf: IntArray, pool: IntArray, which: IntArray, funding: bool = False) -> Members:
     """Indices by (vertex, pool) for every vertex on the path of each row's leaf."""
+    own: Members = {}
+    places = zip(leaf[which].tolist(), pool[which].tolist(), which.tolist(), strict=True)
+    for vertex, market, i in places:
+        own.setdefault((vertex, market), []).append(i)
     found: Members = {}
-    for i in which:
-        path = ent.tree.funding_path(int(leaf[i])) if funding else ent.tree.path(int(leaf[i]))
-        for vertex in path:
-            found.setdefault((vertex, int(pool[i])), []).append(i)
-    return found
+    for (vertex, market), rows in own.items():
+        for above in ent.tree.funding_path(vertex) if funding else ent.tree.path(vertex):
+            found.setdefault((above, market), []).extend(rows)
+    return {key: sorted(rows) for key, rows in found.items()}
+
+
+def _all(rows: IntArray) -> IntArray:
+    return np.arange(len(rows))
 
 
 def _array(values: list[int] | None) -> IntArray:
@@ -32,8 +37,8 @@ def _array(values: list[int] | None) -> IntArray:
 def funding_rows(ent: Entitlement, offers: Offers, promotions: Promotions) -> tuple[FundingRow, ...]:
     """One row for each funding vertex and pool where the promises on offer exceed what is available."""
     ordinary = np.flatnonzero(offers.charged & (offers.promise_cost > 0))
-    from_offers = _members(ent, offers.leaf, offers.pool, map(int, ordinary), funding=True)
-    from_promotions = _members(ent, promotions.leaf, promotions.pool, range(len(promotions.work)), funding=True)
+    from_offers = _members(ent, offers.leaf, offers.pool, ordinary, funding=True)
+    from_promotions = _members(ent, promotions.leaf, promotions.pool, _all(promotions.work), funding=True)
     rows = []
     for vertex, pool in sorted(from_offers.keys() | from_promotions.keys()):
         own, promoted = _array(from_offers.get((vertex, pool))), _array(from_promotions.get((vertex, pool)))
@@ -48,8 +53,8 @@ def limit_rows(ent: Entitlement, offers: Offers, victims: Victims) -> tuple[Limi
     limited = np.flatnonzero(ent.tree.gpu_limit >= 0)
     if not len(limited):
         return ()
-    all_offers = _members(ent, offers.leaf, np.zeros_like(offers.pool), range(len(offers.work)))
-    all_victims = _members(ent, victims.leaf, np.zeros_like(victims.pool), range(len(victims.work)))
+    all_offers = _members(ent, offers.leaf, np.zeros_like(offers.pool), _all(offers.work))
+    all_victims = _members(ent, victims.leaf, np.zeros_like(victims.pool), _all(victims.work))
     holding = ent.works.running & (ent.works.forced == Forced.NONE)
     kept, charged = _held(ent, holding), _held(ent, holding & (ent.works.charged | ~ent.works.stoppable))
     rows = []
@@ -69,18 +74,19 @@ def limit_rows(ent: Entitlement, offers: Offers, victims: Victims) -> tuple[Limi
 
 def _held(ent: Entitlement, rows: BoolArray) -> IntArray:
     """GPUs over all pools of the given work and of gangs whose reservation is due, by vertex."""
-    held = np.zeros(len(ent.tree.ids), dtype=np.int64)
-    for row in np.flatnonzero(rows | ent.works.due):
-        held[list(ent.tree.path(int(ent.works.leaf[row])))] += ent.works.gpus[row]
+    own = np.zeros(len(ent.tree.ids), dtype=np.int64)
+    chosen = np.flatnonzero(rows | ent.works.due)
+    np.add.at(own, ent.works.leaf[chosen], ent.works.gpus[chosen])
+    held: IntArray = ent.tree.sum_up(own)
     return held
 
 
 def share_terms(ent: Entitlement, offers: Offers, victims: Victims, promotions: Promotions) -> tuple[ShareTerm, ...]:
     """The unfairness of every vertex and pool that contributes and that this decision can change."""
     charged = np.flatnonzero(offers.charged)
-    from_offers = _members(ent, offers.leaf, offers.pool, map(int, charged))
-    from_victims = _members(ent, victims.leaf, victims.pool, map(int, np.flatnonzero(victims.charged)))
-    from_promotions = _members(ent, promotions.leaf, promotions.pool, range(len(promotions.work)))
+    from_offers = _members(ent, offers.leaf, offers.pool, charged)
+    from_victims = _members(ent, victims.leaf, victims.pool, np.flatnonzero(victims.charged))
+    from_promotions = _members(ent, promotions.leaf, promotions.pool, _all(promotions.work))
     base = charged_now(ent)
     touched = from_offers.keys() | from_victims.keys() | from_promotions.keys()
     return tuple(

@@ -9,20 +9,22 @@ import numpy as np
 from allocator.domain import Workload
 from allocator.entitlement import Entitlement
 from allocator.entitlement.costs import express_cost, idle_cost, spread_costs
-from allocator.epoch.offers import Draft, fundable_alone
+from allocator.epoch.offers import Batch, fundable_alone
 from allocator.epoch.problem import Promotions, Victims
 from allocator.topology.fit import shape_of
 from allocator.topology.layout import IntArray
 
 
-def build_victims(ent: Entitlement, drafts: Sequence[Draft]) -> Victims:
+def build_victims(ent: Entitlement, batches: Sequence[Batch]) -> Victims:
     """All stoppable work that some start could have a licence to stop.
 
     Charged work without a licence is a victim only where an express start might need its place, or where it may move.
     """
     works = ent.works
-    needed = np.isin(works.run_pool, sorted({draft.pool for draft in drafts if draft.express}))
-    needed[[draft.row for draft in drafts]] |= works.movable[[draft.row for draft in drafts]]
+    express = {draft.pool for batch in batches for draft in batch.drafts if draft.express}
+    needed = np.isin(works.run_pool, sorted(express))
+    for batch in batches:
+        needed[batch.rows] |= works.movable[batch.rows]
     rows = np.flatnonzero(works.stoppable & (~works.charged | works.licensed | needed))
     nodes = tuple(_nodes_of(ent, int(row)) for row in rows)
     return Victims(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from allocator.domain import Decision
 from allocator.entitlement.model import Entitlement
 from allocator.explain.after import build_after
@@ -24,8 +26,19 @@ def annotate(entitlement: Entitlement, decision: Decision) -> Decision:
     after = build_after(entitlement, decision)
     return replace(
         decision,
-        waiting=waiting_rows(entitlement, decision, after),
+        waiting=waiting_rows(entitlement, decision, after, np.flatnonzero(~after.running)),
         drains=drain_rows(entitlement, after),
         allocations=allocation_rows(entitlement, after),
         warnings=tuple(dict.fromkeys((*entitlement.warnings, *decision.warnings))),
     )
+
+
+def annotate_marked(entitlement: Entitlement, decision: Decision) -> Decision:
+    """The decision with no more explanation than the next snapshot needs: rows of the gangs that have been entitled since some
+    instant, or were until now. Nothing that acts is touched."""
+    marked = entitlement.works.entitled_since > 0
+    marked[[row for row, work in enumerate(entitlement.snapshot.workloads) if work.entitled_since is not None]] = True
+    if not marked.any():
+        return decision
+    after = build_after(entitlement, decision)
+    return replace(decision, waiting=waiting_rows(entitlement, decision, after, np.flatnonzero(marked & ~after.running)))

@@ -57,6 +57,7 @@ class Reasons:
         self.horizon = Horizon(ent, after)
         self.status = decision.solver.status
         self._prospects: dict[tuple[int, int | None], Prospect] = {}
+        self._short: dict[tuple[int, int, int, int], tuple[int, int] | None] = {}
 
     def answer(self, case: Case, work: Workload) -> Answer:
         """The first reason that applies, in the order of the list; `work` is any workload of the case."""
@@ -92,7 +93,7 @@ class Reasons:
         if not self.horizon.deadlines_matter:
             return None
         charged = case.promise > 0 and (case.express or case.strict or self._short_of_funds(case, work, anyhow) is None)
-        return self.ent.snapshot.now + case.promise if charged else None
+        return self.horizon.stay(self.ent.snapshot.now + case.promise) if charged else None
 
     # --- nodes ---------------------------------------------------------------------------------------------------------
 
@@ -175,6 +176,12 @@ class Reasons:
 
     def _short_of_funds(self, case: Case, work: Workload, anyhow: Prospect) -> tuple[int, int] | None:
         """The funding vertex nearest to the leaf that cannot pay, and the pool; None if some pool that holds it is paid for."""
+        key = (case.request, case.leaf, case.promise, case.home)
+        if key not in self._short:
+            self._short[key] = self._find_short(case, work, anyhow)
+        return self._short[key]
+
+    def _find_short(self, case: Case, work: Workload, anyhow: Prospect) -> tuple[int, int] | None:
         short = {pool: self._short_in(case, work, pool) for pool in anyhow.healthy_pools}
         if not all(short.values()):
             return None
@@ -209,7 +216,7 @@ class Reasons:
             return Reason.NO_CAPACITY, f"{_needs(work)} fits where victims of earlier decisions are leaving; it waits for them"
         if place.fits_free:
             return self._fits_already(case)
-        short = self._short(work, place)
+        short = self._no_room(work, place)
         if case.promise == 0:
             return Reason.NO_CAPACITY, f"{short}; unallocated work waits for idle GPUs"
         if not case.express:
@@ -225,7 +232,7 @@ class Reasons:
             )
         return Reason.NO_CAPACITY, f"{short}; stopping others for it would cost more than it gains"
 
-    def _short(self, work: Workload, place: Prospect) -> str:
+    def _no_room(self, work: Workload, place: Prospect) -> str:
         free = place.free_gpus
         scattered = ", but not where it fits" if free >= work.gpus else ""
         return f"{_needs(work)} cannot be placed: {counted(free, 'GPU')} free in {self._pools(work)}{scattered}"

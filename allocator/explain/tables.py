@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from allocator.domain import AllocationRow, DrainRow, Node, NodeState
 from allocator.entitlement.model import NO_BUDGET, Entitlement
+from allocator.entitlement.tree import BudgetTree
 from allocator.explain.after import After
+from allocator.topology import once
 
 
 def drain_rows(ent: Entitlement, after: After) -> tuple[DrainRow, ...]:
@@ -55,16 +58,25 @@ def allocation_rows(ent: Entitlement, after: After) -> tuple[AllocationRow, ...]
     """One row for each vertex but the root and each pool, orphans included, by id and pool."""
     market, tree = ent.market, ent.tree
     cells = [(tree.ids[vertex], vertex, pool) for vertex in range(1, len(tree.ids)) for pool in range(len(ent.layout.pools))]
+    share, budget, usage, entitled, before, held = (
+        table.tolist() for table in (_shares(tree), market.budget, market.usage, market.entitled, after.before, after.held)
+    )
     return tuple(
         AllocationRow(
             id=name,
             pool=ent.layout.pools[pool],
-            share=float(tree.path_share(vertex, pool)),
-            budget_gpu_seconds=None if market.budget[vertex, pool] == NO_BUDGET else int(market.budget[vertex, pool]),
-            usage_gpu_seconds=int(market.usage[vertex, pool]),
-            entitled_milli=int(market.entitled[vertex, pool]),
-            gpus_before=int(after.before[vertex, pool]),
-            gpus_after=int(after.held[vertex, pool]),
+            share=share[vertex][pool],
+            budget_gpu_seconds=None if budget[vertex][pool] == NO_BUDGET else budget[vertex][pool],
+            usage_gpu_seconds=usage[vertex][pool],
+            entitled_milli=entitled[vertex][pool],
+            gpus_before=before[vertex][pool],
+            gpus_after=held[vertex][pool],
         )
         for name, vertex, pool in sorted(cells)
     )
+
+
+@once
+def _shares(tree: BudgetTree) -> npt.NDArray[np.float64]:
+    """Path shares as floats, shape (num_vertices, num_pools)."""
+    return tree.share.astype(np.float64)

@@ -6,12 +6,15 @@ from allocator.topology.fit import (
     can_place,
     eligible,
     fewest_domains,
+    held_by_runs,
+    largest_by_pool,
     largest_gang,
     shape_of,
     suitable,
     tasks_per_node,
 )
 from allocator.topology.layout import CPUS, GPUS, MEMORY, NEVER, UNLIMITED, BoolArray, IntArray, Layout
+from allocator.topology.once import once
 from allocator.topology.place import place_tasks, pool_order
 
 __all__ = [
@@ -28,7 +31,10 @@ __all__ = [
     "can_place",
     "eligible",
     "fewest_domains",
+    "held_by_runs",
+    "largest_by_pool",
     "largest_gang",
+    "once",
     "place_tasks",
     "pool_order",
     "shape_of",

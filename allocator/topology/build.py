@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,36 +11,86 @@ from allocator.domain import Node, NodeState, Snapshot
 from allocator.topology.layout import NEVER, UNLIMITED, BoolArray, IntArray, Layout
 
 
-def build_layout(snapshot: Snapshot) -> Layout:
-    """Lay the cluster out as arrays, nodes in canonical order (by name)."""
-    nodes = sorted(snapshot.cluster.nodes, key=lambda node: node.name)
-    pools = tuple(sorted({node.pool for node in nodes}))
-    domain, paths = _number_domains(nodes, len(snapshot.cluster.levels))
-    deadline = _ints(NEVER if node.drain_deadline is None else node.drain_deadline for node in nodes)
-    down = _bools(node.state is NodeState.DOWN for node in nodes)
-    drain = _bools(node.state is NodeState.DRAIN for node in nodes)
+def build_layout(snapshot: Snapshot, like: Layout | None = None) -> Layout:
+    """Lay the cluster out as arrays, nodes in canonical order (by name).
+
+    `like` is a layout of the same cluster at some other instant, if there is one: what has not changed is taken from it.
+    """
+    nodes = tuple(sorted(snapshot.cluster.nodes, key=_name))
+    frame = like if like is not None and _same_frame(like, snapshot.cluster.levels, nodes) else _frame(snapshot, nodes)
+    down, drain, deadline = (frame.down, frame.drain, frame.deadline) if frame.nodes == nodes else _states(nodes)
     expired = ~down & (deadline <= snapshot.now)
     overdue = _held_by_overdue_victims(snapshot)
-    layout = Layout(
-        names=tuple(node.name for node in nodes),
-        index={node.name: idx for idx, node in enumerate(nodes)},
-        levels=snapshot.cluster.levels,
-        pools=pools,
-        pool=_ints(pools.index(node.pool) for node in nodes),
-        capacity=_capacity(nodes),
-        domain=domain,
-        domain_paths=paths,
+    layout = replace(
+        frame,
+        nodes=nodes,
         accepting=~down & ~drain & ~expired,
         down=down,
+        drain=drain,
         leaving=~down & (drain | expired),
         expired=expired,
         deadline=deadline,
         promise_by=deadline,
-        overdue=_bools(node.name in overdue for node in nodes),
-        labels=_label_masks(nodes),
+        overdue=_bools(name in overdue for name in frame.names) if overdue else np.zeros(len(nodes), dtype=bool),
     )
     _freeze(layout)
     return layout
+
+
+def _name(node: Node) -> str:
+    return node.name
+
+
+def _same_frame(like: Layout, levels: tuple[str, ...], nodes: tuple[Node, ...]) -> bool:
+    """Whether these are the nodes of a layout, in whatever state."""
+    return like.levels == levels and len(like.nodes) == len(nodes) and all(map(_same_node, like.nodes, nodes))
+
+
+def _same_node(one: Node, other: Node) -> bool:
+    return one is other or _built(one) == _built(other)
+
+
+def _built(node: Node) -> tuple[object, ...]:
+    """All of a node but its state."""
+    return node.name, node.pool, node.gpus, node.domains, node.cpus, node.memory_gib, node.labels
+
+
+def _frame(snapshot: Snapshot, nodes: Sequence[Node]) -> Layout:
+    """The layout of nodes that are all well."""
+    pools = tuple(sorted({node.pool for node in nodes}))
+    number = {name: idx for idx, name in enumerate(pools)}
+    domain, paths = _number_domains(nodes, len(snapshot.cluster.levels))
+    well = np.zeros(len(nodes), dtype=bool)
+    never = np.full(len(nodes), NEVER, dtype=np.int64)
+    return Layout(
+        names=tuple(node.name for node in nodes),
+        index={node.name: idx for idx, node in enumerate(nodes)},
+        levels=snapshot.cluster.levels,
+        pools=pools,
+        pool=_ints(number[node.pool] for node in nodes),
+        capacity=_capacity(nodes),
+        domain=domain,
+        domain_paths=paths,
+        accepting=~well,
+        down=well,
+        drain=well,
+        leaving=well,
+        expired=well,
+        deadline=never,
+        promise_by=never,
+        overdue=well,
+        labels=_label_masks(nodes),
+        nodes=(),
+    )
+
+
+def _states(nodes: Sequence[Node]) -> tuple[BoolArray, BoolArray, IntArray]:
+    """What people and health checks say of the nodes: who is down, who drains, and until when."""
+    return (
+        _bools(node.state is NodeState.DOWN for node in nodes),
+        _bools(node.state is NodeState.DRAIN for node in nodes),
+        _ints(NEVER if node.drain_deadline is None else node.drain_deadline for node in nodes),
+    )
 
 
 def _held_by_overdue_victims(snapshot: Snapshot) -> set[str]:
@@ -94,6 +145,6 @@ def _bools(values: Iterable[bool]) -> BoolArray:
 
 def _freeze(layout: Layout) -> None:
     """Make every array of the layout read-only."""
-    arrays = (layout.pool, layout.capacity, layout.domain, layout.accepting, layout.down, layout.leaving)
+    arrays = (layout.pool, layout.capacity, layout.domain, layout.accepting, layout.down, layout.drain, layout.leaving)
     for array in (*arrays, layout.expired, layout.deadline, layout.overdue, *layout.labels.values()):
         array.setflags(write=False)

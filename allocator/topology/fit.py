@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from weakref import WeakKeyDictionary
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -17,6 +16,8 @@ __all__ = [
     "can_place",
     "eligible",
     "fewest_domains",
+    "held_by_runs",
+    "largest_by_pool",
     "largest_gang",
     "place_tasks",
     "shape_of",
@@ -34,7 +35,7 @@ def shape_of(work: Workload) -> Shape:
 
 
 def suitable(layout: Layout, work: Workload) -> BoolArray:
-    """Nodes of accepted pools that carry the wanted labels and are not excluded, healthy or not, shape (num_nodes,)."""
+    """Nodes of accepted pools with the wanted labels that are not excluded, healthy or not, shape (num_nodes,), read-only."""
     return _suitable(layout, work.pools, work.node_labels, work.exclude_nodes)
 
 
@@ -50,6 +51,11 @@ def eligible(layout: Layout, work: Workload, until: int | None = None, by: IntAr
 
 
 def _suitable(layout: Layout, pools: tuple[str, ...], labels: Mapping[str, str], excluded: tuple[str, ...]) -> BoolArray:
+    key = ("suitable", pools, tuple(sorted(labels.items())) if labels else (), excluded)
+    return layout.remembered(key, lambda: _find_suitable(layout, pools, labels, excluded))
+
+
+def _find_suitable(layout: Layout, pools: tuple[str, ...], labels: Mapping[str, str], excluded: tuple[str, ...]) -> BoolArray:
     mask = np.ones(len(layout.names), dtype=bool)
     if pools:
         mask &= np.isin(layout.pool, [idx for idx, name in enumerate(layout.pools) if name in pools])
@@ -86,27 +92,41 @@ def can_place(layout: Layout, work: Workload, room: IntArray) -> bool:
 
 def largest_gang(layout: Layout, required: int, room: IntArray) -> int:
     """The most tasks that one domain of the level `required` (an index, -1: one pool) takes, of a gang without segments."""
+    return int(largest_by_pool(layout, required, room).max(initial=0))
+
+
+def largest_by_pool(layout: Layout, required: int, room: IntArray) -> IntArray:
+    """The same for each pool on its own, shape (num_pools,)."""
     group, num_groups = group_nodes(layout, required)
-    return int(sum_by(group, room, num_groups).max(initial=0))
+    most: IntArray = sum_by(group, room, num_groups).reshape(-1, len(layout.pools)).max(axis=0, initial=0)
+    return most
 
 
-_FewestKey = tuple[object, ...]
-_fewest: WeakKeyDictionary[Layout, dict[_FewestKey, IntArray]] = WeakKeyDictionary()
+def held_by_runs(layout: Layout, works: Iterable[Workload]) -> IntArray:
+    """GPUs, CPUs and GiB that the runs of these workloads hold on each node, shape (3, num_nodes)."""
+    cells = [
+        (layout.index[name], tasks, *shape_of(work))
+        for work in works
+        if work.run is not None
+        for name, tasks in work.run.placement.items()
+    ]
+    held = np.zeros_like(layout.capacity)
+    if cells:
+        node, tasks, *shape = np.array(cells, dtype=np.int64).T
+        for row, amount in zip(held, shape, strict=True):
+            np.add.at(row, node, tasks * amount)
+    return held
 
 
 def fewest_domains(layout: Layout, work: Workload, pool: int) -> IntArray:
     """Fewest domains of each level that hold the gang on the suitable nodes of one empty, healthy pool, shape (num_levels,).
 
     Level by level on its own. The required level is respected, segments at their level and above it. Where the gang does
-    not fit at all, 1. Remembered by class of work for as long as the layout lives.
+    not fit at all, 1.
     """
     labels = tuple(sorted(work.node_labels.items()))
-    key = (pool, work.tasks, shape_of(work), work.topology, labels, work.exclude_nodes)
-    known = _fewest.setdefault(layout, {})
-    if key not in known:
-        known[key] = _fewest_domains(layout, work, pool)
-        known[key].setflags(write=False)
-    return known[key]
+    key = ("fewest", pool, work.tasks, shape_of(work), work.topology, labels, work.exclude_nodes)
+    return layout.remembered(key, lambda: _fewest_domains(layout, work, pool))
 
 
 def _fewest_domains(layout: Layout, work: Workload, pool: int) -> IntArray:
@@ -116,7 +136,28 @@ def _fewest_domains(layout: Layout, work: Workload, pool: int) -> IntArray:
     room = np.where(mask, tasks_per_node(layout.capacity, shape_of(work)), 0)
     if request is None or work.tasks == 1 or not can_place(layout, work, room):
         return np.ones(num_levels, dtype=np.int64)
+    if request.size == 1:
+        home = np.zeros_like(room) if request.required == WHOLE_POOL else layout.domain[request.required]
+        fewest = [
+            1 if level <= request.required else _fewest_parts(layout.domain[level], home, room, work.tasks)
+            for level in range(num_levels)
+        ]
+        return np.array(fewest, dtype=np.int64)
     return np.array([_fewest_at(layout, request, room, level) for level in range(num_levels)], dtype=np.int64)
+
+
+def _fewest_parts(domain: IntArray, home: IntArray, room: IntArray, tasks: int) -> int:
+    """Fewest domains of one home that hold the tasks, with nothing else asked: those with most room, in the home that needs
+    fewest. Some home holds them; each domain lies inside one."""
+    total = np.bincount(domain, weights=room).astype(np.int64)
+    home_of = np.zeros(len(total), dtype=np.int64)
+    home_of[domain] = home
+    order = np.lexsort((-total, home_of))
+    owner, filled = home_of[order], np.cumsum(total[order])
+    first = np.searchsorted(owner, owner)  # where the home of each domain begins
+    inside = filled - (filled - total[order])[first]
+    place = np.arange(len(order)) - first
+    return int(place[inside >= tasks].min()) + 1
 
 
 def _fewest_at(layout: Layout, request: Request, room: IntArray, level: int) -> int:

@@ -98,4 +98,5 @@ def group_nodes(layout: Layout, level: int) -> tuple[IntArray, int]:
     num_pools = len(layout.pools)
     if level == WHOLE_POOL:
         return layout.pool, num_pools
-    return layout.domain[level] * num_pools + layout.pool, len(layout.domain_paths[level]) * num_pools
+    pairs = layout.remembered(("pairs", level), lambda: layout.domain[level] * num_pools + layout.pool)
+    return pairs, len(layout.domain_paths[level]) * num_pools

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
+
+from allocator.domain import Node
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -16,6 +19,11 @@ UNLIMITED = 1 << 40
 
 NEVER = 1 << 62
 """An instant that does not come: the deadline of a node without one."""
+
+MOST_ANSWERS = 4096
+"""Bounds the memory where every workload excludes other nodes."""
+
+Array = TypeVar("Array", IntArray, BoolArray)
 
 GPUS, CPUS, MEMORY = 0, 1, 2
 """Rows of a resource array."""
@@ -42,6 +50,8 @@ class Layout:
         True where work may start: up, and no drain deadline has passed. Shape (num_nodes,).
     down
         True where the node is dead. Shape (num_nodes,).
+    drain
+        True where the state of the node is drain. Shape (num_nodes,).
     leaving
         True where unprotected work must leave: state drain, or a deadline that has passed. Shape (num_nodes,).
     expired
@@ -55,6 +65,11 @@ class Layout:
         True where a victim that should have left is still there: nothing new is placed. Shape (num_nodes,).
     labels
         (key, value) -> True where the node carries that label, shape (num_nodes,).
+    nodes
+        The nodes that it was built from.
+    answers
+        What depends on nothing that changes with the state of a node: remembered by `remembered`, and shared by all layouts
+        of the same nodes.
     """
 
     names: tuple[str, ...]
@@ -67,9 +82,23 @@ class Layout:
     domain_paths: tuple[tuple[tuple[str, ...], ...], ...]
     accepting: BoolArray
     down: BoolArray
+    drain: BoolArray
     leaving: BoolArray
     expired: BoolArray
     deadline: IntArray
     promise_by: IntArray
     overdue: BoolArray
     labels: Mapping[tuple[str, str], BoolArray]
+    nodes: tuple[Node, ...]
+    answers: dict[Hashable, IntArray | BoolArray] = field(default_factory=dict)
+
+    def remembered(self, key: Hashable, ask: Callable[[], Array]) -> Array:
+        """The answer to a question about the nodes as they were built: asked once, read-only."""
+        known = self.answers.get(key)
+        if known is None:
+            if len(self.answers) >= MOST_ANSWERS:
+                self.answers.clear()
+            known = ask()
+            known.setflags(write=False)
+            self.answers[key] = known
+        return known  # type: ignore[return-value]  # of the type that this key stands for

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from allocator.entitlement.model import Entitlement, Forced
-from allocator.topology import UNLIMITED, BoolArray, IntArray, shape_of
+from allocator.entitlement.tree import frozen
+from allocator.topology import UNLIMITED, BoolArray, IntArray, once, shape_of
 
 _MOST = UNLIMITED << 4
 """Bound on what one entry uses: above every capacity, and small enough that no sum leaves 64 bits."""
@@ -109,11 +110,10 @@ def build_after(
     num_works, num_nodes = len(ent.snapshot.workloads), len(ent.layout.names)
     stopped, promoted, started = (_mask(rows, num_works) for rows in (stops, promotions, starts))
     kept = ent.works.running & ~stopped
-    runs = _placements_before(ent)
-    shapes = _shape_array(ent)
-    before, new = _entries(runs, shapes), _entries({row: start.placement for row, start in starts.items()}, shapes)
+    runs, shapes, before = _placements_before(ent), _shape_array(ent), _entries_before(ent)
+    new = _entries({row: start.placement for row, start in starts.items()}, shapes)
     charged = (kept & ent.works.charged) | promoted
-    express = kept & np.fromiter((w.run is not None and w.run.express for w in ent.snapshot.workloads), np.bool_, num_works)
+    express = kept & _express_before(ent)
     pool = np.where(kept, ent.works.run_pool, -1)
     for row, start in starts.items():
         charged[row], express[row] = start.charged, start.express
@@ -150,10 +150,24 @@ def used_by_runs(ent: Entitlement, before: Entries, mask: BoolArray) -> IntArray
     return before.on_nodes(mask & ~leaves & ~comes, num_nodes) + both
 
 
+@once
 def _shape_array(ent: Entitlement) -> IntArray:
     """GPUs, CPUs and GiB per task of every workload, shape (3, num_workloads)."""
     shapes = [[min(amount, UNLIMITED) for amount in shape_of(work)] for work in ent.snapshot.workloads]
-    return np.array(shapes, dtype=np.int64).reshape(-1, 3).T
+    return frozen(np.array(shapes, dtype=np.int64).reshape(-1, 3).T)
+
+
+@once
+def _express_before(ent: Entitlement) -> BoolArray:
+    """Which runs of the snapshot are in the express lane, shape (num_workloads,)."""
+    works = ent.snapshot.workloads
+    return frozen(np.fromiter((work.run is not None and work.run.express for work in works), np.bool_, len(works)))
+
+
+@once
+def _entries_before(ent: Entitlement) -> Entries:
+    """Entries of all runs of the snapshot."""
+    return _entries(_placements_before(ent), _shape_array(ent))
 
 
 def placement_arrays(shape: IntArray, placement: Mapping[int, int]) -> tuple[IntArray, IntArray]:
@@ -163,6 +177,7 @@ def placement_arrays(shape: IntArray, placement: Mapping[int, int]) -> tuple[Int
     return nodes, np.minimum(shape[:, None] * tasks, _MOST)
 
 
+@once
 def _placements_before(ent: Entitlement) -> dict[int, dict[int, int]]:
     index = ent.layout.index
     return {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from allocator.entitlement.digest import digest_of
 from allocator.verify.case import Case
 from allocator.verify.explained import explained
 from allocator.verify.verdict import Violation
-from allocator.wire import snapshot_digest
 
 
 def document(case: Case) -> Iterator[Violation]:
@@ -15,7 +15,7 @@ def document(case: Case) -> Iterator[Violation]:
     snapshot, decision = case.ent.snapshot, case.decision
     if decision.now != snapshot.now:
         yield Violation("document", "now", f"is {decision.now}, the snapshot is of {snapshot.now}")
-    if decision.snapshot and decision.snapshot != (digest := snapshot_digest(snapshot)):
+    if decision.snapshot and decision.snapshot != (digest := digest_of(case.ent)):
         yield Violation("document", "snapshot", f"is {decision.snapshot!r:.80}, the digest of the snapshot is {digest}")
     yield from case.rows.violations
     for row, stop in case.rows.stops.items():

@@ -55,17 +55,18 @@ def _drain_rows(case: Case) -> Iterator[Violation]:
 def _allocation_rows(case: Case) -> Iterator[Violation]:
     """Ensures that the figures of allocations are those of snapshot and decision."""
     tree, market, pools = case.ent.tree, case.ent.market, case.ent.layout.pools
-    before = _held_before(case)
+    columns = (market.budget, market.usage, market.entitled, _held_before(case), case.after.held)
+    budget, usage, entitled, before, held = (table.tolist() for table in columns)
     true = {
         (name, pools[pool]): AllocationRow(
             id=name,
             pool=pools[pool],
             share=0.0,
-            budget_gpu_seconds=None if market.budget[vertex, pool] == NO_BUDGET else int(market.budget[vertex, pool]),
-            usage_gpu_seconds=int(market.usage[vertex, pool]),
-            entitled_milli=int(market.entitled[vertex, pool]),
-            gpus_before=int(before[vertex, pool]),
-            gpus_after=int(case.after.held[vertex, pool]),
+            budget_gpu_seconds=None if budget[vertex][pool] == NO_BUDGET else budget[vertex][pool],
+            usage_gpu_seconds=usage[vertex][pool],
+            entitled_milli=entitled[vertex][pool],
+            gpus_before=before[vertex][pool],
+            gpus_after=held[vertex][pool],
         )
         for vertex, name in enumerate(tree.ids)
         for pool in range(len(pools))

@@ -45,7 +45,21 @@ def could_start(room: Room, row: int) -> Opening | Refusal:
 
     Pools are tried in the order in which the workload names them.
     """
-    refusal = room.barred(row) or room.limit(row)
+    refusal = room.barred(row)
+    if refusal is not None:
+        return refusal
+    known = room.refusals.get(room.alike[row])
+    if known is not None and known[0] == room.places.version:
+        return known[1]
+    found = _could_start(room, row)
+    if isinstance(found, Refusal):
+        room.refusals[room.alike[row]] = room.places.version, found
+    return found
+
+
+def _could_start(room: Room, row: int) -> Opening | Refusal:
+    """How any workload that may start in the same ways as this one could start."""
+    refusal = room.limit(row)
     if refusal is not None:
         return refusal
     for pool in room.pools(row):

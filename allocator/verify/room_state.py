@@ -9,6 +9,7 @@ from enum import Enum
 import numpy as np
 
 from allocator.domain import Unfunded, Workload
+from allocator.entitlement.alike import start_classes
 from allocator.entitlement.model import Entitlement
 from allocator.entitlement.tree import ROOT
 from allocator.topology import IntArray, pool_order
@@ -58,6 +59,10 @@ class Room:
         GPUs that a vertex holds over all pools, shape (num_vertices,).
     placement
         Node index -> tasks of what runs, by workload row.
+    alike
+        By row, equal numbers for workloads that may start in the same ways.
+    refusals
+        Why none of them could start on free GPUs, by that number, with the version it holds for.
     clearings
         What was found by `clear_for`, by what was asked, with the version it holds for.
     """
@@ -74,6 +79,8 @@ class Room:
         self.masks = Masks(after.ent.layout, {works[row].id: limit for row, limit in after.ent.own_limit.items()})
         self.residents = Residents([{} for _ in after.ent.layout.names])
         self.modes: dict[int, Mode] = {}
+        self.alike: list[int] = start_classes(after.ent).tolist()
+        self.refusals: dict[int, tuple[int, Refusal]] = {}
         self.clearings: dict[tuple[object, ...], tuple[int, Cleared | None]] = {}
         self._pools: dict[tuple[str, ...], list[int]] = {}
         self.lane = Lane(after.ent)

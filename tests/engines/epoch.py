@@ -22,7 +22,7 @@ class Epoch:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.ent = entitle(snapshot.canonical())
-        self.problem = compile_epoch(self.ent)
+        self.problem = compile_epoch(self.ent, all_offers=True)
         self._row = {name: row for row, name in enumerate(self.problem.names)}
 
     def offer(self, name: str) -> int:

@@ -23,7 +23,7 @@ AB = [budget("a"), budget("b")]
 
 
 def state_of(snap: Snapshot) -> State:
-    problem = compile_epoch(entitle(snap))
+    problem = compile_epoch(entitle(snap), all_offers=True)
     return State(problem, Tables(problem))
 
 

@@ -178,13 +178,12 @@ def test_another_exact_engine_answers_for_a_broken_one(fault: str, name: str, br
 
 
 def test_an_answer_that_breaks_a_rule_is_refused(broken: Break) -> None:
-    """`held` is protected: nobody can start beside it, and nobody may stop it. Waiting costs much, to make it tempting."""
+    """`held` is protected: nobody can start beside it, and nobody may stop it. It is tempting: `n2` would be broken up."""
     broken("crowds_a_node")
     held = running("held", "a", {"n1": 1}, since=NOW - HOUR, protected_until=NOW + HOUR)
-    full = snapshot(nodes(1), [budget("a"), budget("b")], [held, job("new", "b")], weights=weights(order=1))
-    decision = allocate(full, time_limit=LIMIT)
-    assert not any(rows(decision))
-    assert decision.solver.rung == "keep"
+    half = snapshot(nodes(2), [budget("a"), budget("b")], [held, job("new", "b", gpus=4)], weights=weights(idle=0, order=1))
+    decision = allocate(half, time_limit=LIMIT)
+    assert [(row.workload, dict(row.placement)) for row in decision.starts] == [("new", {"n2": 1})]
     assert f"{EXACT_ENGINES[0]}: refused by the verifier: capacity: n1" in " | ".join(decision.solver.notes)
 
 

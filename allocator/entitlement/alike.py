@@ -1,0 +1,41 @@
+"""Workloads that may start in the same ways: what is true of one of them in a state is true of all."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from allocator.domain import Unfunded
+from allocator.entitlement.model import Entitlement
+from allocator.entitlement.tree import frozen
+from allocator.topology import IntArray, once
+
+
+@once
+def start_classes(ent: Entitlement) -> IntArray:
+    """A number for each workload, shape (num_workloads,), read-only.
+
+    Equal for workloads that ask the same of the nodes, of the same leaf, with the same promise and claim. They differ in
+    submit time, costs and what they have been through: in their rank, that is.
+    """
+    works, snapshot = ent.works, ent.snapshot
+    size = len(works.leaf)
+    own = np.full(size, -1, dtype=np.int64)
+    own[list(ent.own_limit)] = list(ent.own_limit)
+    code = np.zeros(size, dtype=np.int64)
+    for column in (
+        works.request, works.leaf, works.promise, works.prepaid, works.express, works.entitled, own, _users(ent),
+        np.fromiter((work.min_runtime == 0 for work in snapshot.workloads), np.bool_, size),
+        np.fromiter((work.unfunded is Unfunded.RUN for work in snapshot.workloads), np.bool_, size),
+    ):  # fmt: skip
+        values, value = np.unique(column, return_inverse=True)
+        _, code = np.unique(code * len(values) + value, return_inverse=True)
+    return frozen(code)
+
+
+def _users(ent: Entitlement) -> IntArray:
+    """A number for the user of each candidate of the express lane, which counts by user; -1 for all others."""
+    user = np.full(len(ent.works.leaf), -1, dtype=np.int64)
+    known: dict[str | None, int] = {}
+    for row in np.flatnonzero(ent.works.express).tolist():
+        user[row] = known.setdefault(ent.snapshot.workloads[row].user, len(known))
+    return user

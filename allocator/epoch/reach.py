@@ -1,0 +1,60 @@
+"""What could start at all: what fits once every victim has gone. Nothing else can be part of any decision."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from allocator.epoch.offers import Batch, Draft
+from allocator.epoch.problem import Victims
+from allocator.topology.fit import tasks_per_node
+from allocator.topology.layout import IntArray, Layout
+
+
+class Reach:
+    """Room that free nodes and victims have together.
+
+    Parameters
+    ----------
+    free
+        GPUs, CPUs and GiB left on each node while every victim stays, shape (3, num_nodes).
+    """
+
+    def __init__(self, layout: Layout, free: IntArray, victims: Victims) -> None:
+        self._layout = layout
+        room = free.copy()
+        for nodes, need in zip(victims.nodes, victims.need, strict=True):
+            room[:, nodes] += need
+        self._room = np.maximum(room, 0)
+        self._units: dict[tuple[tuple[int, int, int], bytes], IntArray] = {}
+        self._most: dict[tuple[tuple[int, int, int], bytes, int], int] = {}
+
+    def units(self, draft: Draft) -> int:
+        """Units of an offer that could be started at most, wherever they lie."""
+        return self._of(draft, -1)
+
+    def holds(self, draft: Draft) -> bool:
+        """Whether all units of an offer fit, in one domain where that is required. Segments are not looked at."""
+        return self._of(draft, draft.required) >= draft.units
+
+    def _of(self, draft: Draft, level: int) -> int:
+        key = (draft.need, draft.open_to, level)
+        if key not in self._most:
+            units = self._by_node(draft)
+            together = units.sum() if level < 0 else np.bincount(self._layout.domain[level], weights=units).max(initial=0)
+            self._most[key] = int(together)
+        return self._most[key]
+
+    def _by_node(self, draft: Draft) -> IntArray:
+        key = (draft.need, draft.open_to)
+        if key not in self._units:
+            open_to = np.frombuffer(draft.open_to, dtype=np.bool_)
+            self._units[key] = np.where(open_to, tasks_per_node(self._room, draft.need), 0)
+        return self._units[key]
+
+
+def within_reach(batches: Sequence[Batch], reach: Reach) -> list[Batch]:
+    """Without the offers that fit in no decision."""
+    left = [Batch(batch.rows, tuple(draft for draft in batch.drafts if reach.holds(draft))) for batch in batches]
+    return [batch for batch in left if batch.drafts]

@@ -1,0 +1,118 @@
+"""A session saves time and nothing else: with it and without it, a call gives the same bytes."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+
+import pytest
+
+from allocator import Session, allocate, encode_decision
+from allocator.domain import Cluster, Decision, NodeState, Snapshot
+from allocator.entitlement import entitle
+from allocator.transition import apply
+from tests.engines.epochs import World
+from tests.engines.tiny_contract import tiny_contract
+
+
+def test_every_epoch_of_a_world_is_decided_alike_with_and_without_a_session() -> None:
+    _play(range(3), epochs=8)
+
+
+@pytest.mark.fuzz
+def test_many_epochs_of_many_worlds_are_decided_alike() -> None:
+    _play(range(100, 140), epochs=30)
+
+
+def _play(seeds: range, epochs: int) -> None:
+    session = Session()  # one for all worlds: it has to notice that the cluster is another
+    for seed in seeds:
+        world = World.new(seed)
+        for _ in range(epochs):
+            decision = allocate(world.snapshot, engine="greedy", session=session)
+            assert _bytes(decision) == _bytes(allocate(world.snapshot, engine="greedy"))
+            world.carry_out(decision)
+
+
+def test_unrelated_snapshots_share_a_session_without_harm() -> None:
+    session = Session()
+    for seed in range(40):
+        snapshot = tiny_contract(seed)
+        decision = allocate(snapshot, engine="greedy", session=session)
+        assert _bytes(decision) == _bytes(allocate(snapshot, engine="greedy"))
+
+
+def test_what_has_not_changed_is_taken_over() -> None:
+    snapshot = World.new(1).snapshot
+    first = entitle(snapshot)
+    second = entitle(replace(snapshot, now=snapshot.now + 60), first)
+    assert second.tree is first.tree
+    assert second.layout.capacity is first.layout.capacity
+    assert second.layout.answers is first.layout.answers
+
+
+def test_the_state_of_a_node_is_read_anew_and_its_place_is_not() -> None:
+    snapshot = World.new(1).snapshot
+    first = entitle(snapshot)
+    second = entitle(_with_first_node(snapshot, state=NodeState.DOWN, drain_deadline=None), first)
+    assert not first.layout.down.any()
+    assert second.layout.down.tolist() == [True] + [False] * (len(first.layout.names) - 1)
+    assert second.layout.capacity is first.layout.capacity
+
+
+@pytest.mark.parametrize("change", [{"gpus": 8}, {"pool": "b"}, {"labels": {"k": "v"}}, {"domains": ("c", "r9")}])
+def test_a_node_that_was_rebuilt_is_laid_out_anew(change: dict[str, object]) -> None:
+    snapshot = World.new(1).snapshot
+    first = entitle(snapshot)
+    changed = _with_first_node(snapshot, **change)
+    second = entitle(changed, first)
+    assert second.layout.answers is not first.layout.answers
+    assert second.layout.pools == entitle(changed).layout.pools
+    assert (second.layout.capacity == entitle(changed).layout.capacity).all()
+
+
+def test_budgets_that_change_make_a_new_tree() -> None:
+    snapshot = World.new(1).snapshot
+    first = entitle(snapshot)
+    budgets = (replace(snapshot.budgets[0], share=snapshot.budgets[0].share * 3), *snapshot.budgets[1:])
+    second = entitle(replace(snapshot, budgets=budgets), first)
+    assert second.tree is not first.tree
+    assert second.tree.share[1, 0] != first.tree.share[1, 0]
+
+
+def test_a_pickled_session_remembers_nothing() -> None:
+    session = Session()
+    allocate(World.new(1).snapshot, engine="greedy", session=session)
+    assert session.before is not None
+    assert pickle.loads(pickle.dumps(session)).before is None
+
+
+def test_a_call_that_explains_nothing_acts_alike_and_leads_to_the_same_snapshot() -> None:
+    marked = 0
+    for seed in range(6):
+        world = World.new(seed)
+        for _ in range(6):
+            decision = allocate(world.snapshot, engine="greedy")
+            brief = allocate(world.snapshot, engine="greedy", explain=False)
+            assert set(brief.waiting) <= set(decision.waiting)
+            assert apply(world.snapshot, brief, 60) == apply(world.snapshot, decision, 60)
+            assert _acts(brief) == _acts(decision)
+            marked += len(brief.waiting)
+            world.carry_out(decision)
+    assert marked, "no gang was marked in all these epochs"
+
+
+def _with_first_node(snapshot: Snapshot, **change: object) -> Snapshot:
+    first, *others = snapshot.cluster.nodes
+    nodes = (replace(first, **change), *others)  # type: ignore[arg-type]
+    cluster: Cluster = replace(snapshot.cluster, nodes=nodes)
+    return replace(snapshot, cluster=cluster)
+
+
+def _acts(decision: Decision) -> Decision:
+    """Without what people read."""
+    return replace(decision, waiting=(), drains=(), allocations=(), warnings=(), timing={})
+
+
+def _bytes(decision: Decision) -> bytes:
+    return encode_decision(replace(decision, timing={}))
