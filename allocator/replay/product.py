@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from allocator.domain import Decision, NodeState, Snapshot
-from allocator.engine import allocate
+from allocator.engine import Session, allocate
 from allocator.replay.policy import Idling
 
 
@@ -20,6 +20,8 @@ class Budgets:
         While work waits, time alone changes what is owed to whom; so many seconds later it is worth another look.
     engine, time_limit, gap, seed
         As of `allocate`.
+    session
+        What one epoch passes on to the next; it saves time and changes no answer.
     """
 
     name: str
@@ -29,6 +31,7 @@ class Budgets:
     gap: float = 0.0
     seed: int = 0
     idling: Idling = Idling.PROMISE
+    session: Session = field(default_factory=Session, compare=False, repr=False)
 
     def decide(self, snapshot: Snapshot, previous: Decision | None) -> Decision:
         """One epoch of production."""
@@ -39,6 +42,8 @@ class Budgets:
             seed=self.seed,
             gap=self.gap,
             previous=previous,
+            session=self.session,
+            explain=False,
         )
 
     def wake(self, snapshot: Snapshot, decision: Decision) -> int | None:
