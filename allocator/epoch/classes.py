@@ -62,18 +62,29 @@ def _counts_decode(needs: IntArray, room: IntArray, whole: bool) -> bool:
     return all(bool(np.all(needs[r, fits] * room[GPUS] <= room[r] * needs[GPUS, fits])) for r in (CPUS, MEMORY))
 
 
-def build_classes(
-    ent: Entitlement, shapes: Shapes, victims: Victims, cells: Cells, free: IntArray, whole: IntArray, placed: IntArray
-) -> tuple[Classes, IntArray]:
-    """Group the nodes that can take anything; returns the classes and the class of each node (-1: none).
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """What tells nodes apart.
 
-    Parameters
+    Attributes
     ----------
     free
         GPUs, CPUs and GiB left on each node while every victim stays, shape (3, num_nodes).
+    late
+        What ordinary work holds there that started at now, shape (3, num_nodes).
     whole, placed
         How often each node counts as wholly free just before now, and the GPUs started there at now, shape (num_nodes,).
     """
+
+    free: IntArray
+    late: IntArray
+    whole: IntArray
+    placed: IntArray
+
+
+def build_classes(ent: Entitlement, shapes: Shapes, victims: Victims, cells: Cells, state: Nodes) -> tuple[Classes, IntArray]:
+    """Group the nodes that can take anything; returns the classes and the class of each node (-1: none)."""
+    free, whole, placed = state.free, state.whole, state.placed
     residents: dict[int, list[Resident]] = {}
     for r, (nodes, need) in enumerate(zip(victims.nodes, victims.need, strict=True)):
         for node, (gpus, cpus, memory) in zip(nodes.tolist(), need.T.tolist(), strict=True):
@@ -87,7 +98,7 @@ def build_classes(
             continue
         key: tuple[object, ...] = (
             int(cells.of_node[node]), int(ent.layout.capacity[GPUS, node]), *free[:, node].tolist(), int(whole[node]),
-            own, shapes.open_to[:, node].tobytes(),
+            own, state.late[:, node].tobytes() if own else b"", shapes.open_to[:, node].tobytes(),
         )  # fmt: skip
         alone = bool(placed[node])
         if not alone:  # nodes with the same key get the same answer

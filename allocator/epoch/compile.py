@@ -6,8 +6,9 @@ import numpy as np
 
 from allocator.entitlement import Entitlement
 from allocator.entitlement.costs import fragmentation_cost
+from allocator.entitlement.fresh import ordinary_starts
 from allocator.entitlement.model import Forced
-from allocator.epoch.classes import build_cells, build_classes, cell_level
+from allocator.epoch.classes import Nodes, build_cells, build_classes, cell_level
 from allocator.epoch.offers import build_offers, build_shapes, draft_offers, drop_unneeded, number_queues
 from allocator.epoch.problem import EpochProblem
 from allocator.epoch.reach import Reach, within_reach
@@ -43,7 +44,8 @@ def compile_epoch(ent: Entitlement, *, all_offers: bool = False) -> EpochProblem
     whole, placed = whole_weight(ent), whole_placed(ent)
     domains = whole_domains(ent, placed)
     cells = build_cells(ent, cell_level(ent, offers, domains))
-    classes, node_class = build_classes(ent, shapes, victims, cells, free, whole, placed)
+    late = held_by_runs(ent.layout, (ent.snapshot.workloads[row] for row in np.flatnonzero(ordinary_starts(ent)).tolist()))
+    classes, node_class = build_classes(ent, shapes, victims, cells, Nodes(free, late, whole, placed))
     return EpochProblem(
         num_levels=len(ent.layout.levels),
         capacity=ent.layout.capacity,
@@ -66,6 +68,7 @@ def compile_epoch(ent: Entitlement, *, all_offers: bool = False) -> EpochProblem
         whole_domains=domains,
         fragmentation_cost=fragmentation_cost(ent.snapshot.policy),
         express_room=_express_room(ent),
+        late=late,
         max_stops=_stops_left(ent),
         step_gpus=max(1, ent.snapshot.policy.planning_step * int(ent.market.schedulable.sum())),
         names=tuple(work.id for work in ent.snapshot.workloads),

@@ -166,7 +166,8 @@ class EpochProblem:
 
     `cell_domain` has shape (num_levels, num_cells); `node_class` is -1 for nodes where nothing can be placed.
     `whole_weight[n]` is how often node n counts as wholly free just before now, 0 if it was not; `whole_placed` the GPUs
-    that start there at this instant. `step_gpus` are the GPU-seconds of one planning step.
+    that start there at this instant. `late` is what ordinary work that started at this instant holds, shape (3, num_nodes):
+    express starts do not need the place of charged work for its sake. `step_gpus` are the GPU-seconds of one planning step.
     """
 
     num_levels: int
@@ -190,6 +191,7 @@ class EpochProblem:
     whole_domains: tuple[WholeDomain, ...]
     fragmentation_cost: int
     express_room: IntArray
+    late: IntArray
     max_stops: int | None
     step_gpus: int
     names: tuple[str, ...]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from allocator.entitlement.fresh import ordinary_starts
 from allocator.entitlement.model import Entitlement, Forced
 from allocator.entitlement.tree import frozen
 from allocator.topology import UNLIMITED, BoolArray, IntArray, once, shape_of
@@ -62,7 +63,8 @@ class AfterState:
     placement
         Node index -> tasks of what runs afterwards, by row.
     used, used_charged, used_kept, used_express
-        Resources on each node: of everything, of charged work, of work that was kept, of express starts.
+        Resources on each node: of everything, of charged work, of work that was kept and had not started at `now`, of
+        express starts.
     held, held_charged
         GPUs by vertex and pool, shape (num_vertices, num_pools).
     """
@@ -134,7 +136,7 @@ def build_after(
         placement={row: nodes for row, nodes in runs.items() if kept[row]} | {row: s.placement for row, s in starts.items()},
         used=used_by_runs(ent, before, kept) + new.on_nodes(started, num_nodes),
         used_charged=used_by_runs(ent, before, kept & charged) + new.on_nodes(started & charged, num_nodes),
-        used_kept=used_by_runs(ent, before, kept),
+        used_kept=used_by_runs(ent, before, kept & ~ordinary_starts(ent)),
         used_express=new.on_nodes(started & express, num_nodes),
         held=_by_vertex(ent, running, pool),
         held_charged=_by_vertex(ent, running & charged, pool),

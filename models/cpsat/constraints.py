@@ -264,7 +264,10 @@ class Constraints:
             return []
         need = total(units, [int(problem.shapes.need[resource, s]) for s in shapes]) + self._promoted(gives_way)
         freed = total([variables.stop[r] for r, _ in leaving], [own for _, own in leaving])
-        return [need - freed > int(problem.classes.free[resource, k]) + sum(own for _, own in gives_way)]
+        beside = int(problem.classes.free[resource, k]) + sum(own for _, own in gives_way)
+        if express:
+            beside += int(problem.late[resource, problem.classes.nodes[k][0]])
+        return [need - freed > beside]
 
     def _promoted(self, residents: Sequence[tuple[int, int]]) -> Linear:
         """What those of the residents use that are promoted, and so are charged work from now on."""

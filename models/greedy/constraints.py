@@ -62,7 +62,7 @@ def unlicensed(state: State) -> list[int]:
     stopped = [r for r in sorted(state.stopped) if not victims.licensed[r] and state.restart(r) is None]
     if not stopped:
         return []
-    room = state.free.copy()
+    room = state.free + state.problem.late
     for j, placement in state.starts.items():
         if not tables.express[j]:
             for node, units in placement.items():

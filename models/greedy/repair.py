@@ -15,7 +15,11 @@ def repair(state: State, curves: Curves) -> bool:
     changed = _within_max_preemptions(state, curves)
     while True:
         wrong = [*unlicensed(state), *misplaced(state.problem, state.solution())]
-        kept = [r for r in dict.fromkeys(wrong) if r in state.stopped and _put_back(state, curves, r)]
+        kept = [
+            r
+            for r in dict.fromkeys(wrong)
+            if r in state.stopped and _put_back(state, curves, r, all_starts=_came_late(state, r))
+        ]
         if not kept and not _within_limits(state, curves):
             break
         changed = True
@@ -64,6 +68,11 @@ def _loss_of_keep(state: State, curves: Curves, r: int) -> int:
 def _starts_on_nodes_of(state: State, r: int) -> list[int]:
     nodes = set(state.problem.victims.nodes[r].tolist())
     return [j for j, placement in state.starts.items() if not nodes.isdisjoint(placement)]
+
+
+def _came_late(state: State, r: int) -> bool:
+    """Whether work that started at this instant took what was free beside a victim: express starts do not excuse its stop."""
+    return bool(state.problem.late[:, state.problem.victims.nodes[r]].any()) and not state.tables.licensed[r]
 
 
 def _put_back(state: State, curves: Curves, r: int, *, all_starts: bool = False) -> bool:

@@ -13,7 +13,7 @@ from allocator.epoch.afterthoughts import gives_way
 from allocator.epoch.problem import EpochProblem, LimitRow, restarts_of
 from allocator.models.milp.variables import Variables, range_of, total
 from allocator.models.queries import binding_resources, by_value, twin_rows
-from allocator.topology.layout import GPUS, IntArray
+from allocator.topology.layout import CPUS, GPUS, MEMORY, IntArray
 
 Reason = tuple[Linear, int]
 """An expression and the least value of it that makes a stop right."""
@@ -287,13 +287,15 @@ class Constraints:
         wanted = problem.shapes.express if express else problem.shapes.charged
         units, shapes = variables.units_on(k, [s for s in variables.shapes_on(k) if wanted[s]])
         reasons = []
-        for resource in binding_resources(problem, k, shapes):
+        late = problem.late[:, problem.classes.nodes[k][0]] * express
+        for resource in (GPUS, CPUS, MEMORY) if late.any() else binding_resources(problem, k, shapes):
             others = [(r, own[resource]) for r, own in problem.classes.residents[k] if r != victim]
             gives = [(r, own) for r, own in others if not express and not problem.victims.charged[r]]
             leaving = [(r, own) for r, own in others if express or problem.victims.charged[r]]
             need = total(units, [int(problem.shapes.need[resource, s]) for s in shapes]) + self._promoted(gives)
             freed = total([variables.stop[r] for r, _ in leaving], [own for _, own in leaving])
-            reasons.append((need - freed, int(problem.classes.free[resource, k]) + sum(own for _, own in gives) + 1))
+            beside = int(problem.classes.free[resource, k] + late[resource]) + sum(own for _, own in gives)
+            reasons.append((need - freed, beside + 1))
         return reasons
 
     def _promoted(self, residents: Sequence[tuple[int, int]]) -> Linear:
