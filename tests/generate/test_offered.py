@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -87,7 +88,7 @@ def test_campaigns_are_neither_cut_nor_doubled() -> None:
         scaled = scale_load(made, load, seed=0)
         assert [one for one in scaled.jobs if one.workload.id.startswith("c")] == chain
         assert offered_load(scaled) == pytest.approx(load, rel=0.02)
-    with pytest.raises(SnapshotError, match="campaigns alone are 0.054"):
+    with pytest.raises(SnapshotError, match=r"campaigns alone are 0\.054"):
         scale_load(made, 0.05, seed=0)
     with pytest.raises(SnapshotError, match="campaigns alone"):
         scale_load(trace(chain), 0.5, seed=0)
@@ -120,5 +121,5 @@ def test_outages_have_the_rate_the_lemons_and_the_repairs() -> None:
     assert np.mean(repairs > DAY) == pytest.approx(0.4, abs=0.08)
     assert np.median(repairs[repairs < DAY / 2]) == pytest.approx(4 * 3_600, rel=0.25)
     spans = sorted((outage.node, outage.start, outage.end) for outage in outages)
-    assert all(one[2] <= other[1] for one, other in zip(spans, spans[1:], strict=False) if one[0] == other[0])
+    assert all(one[2] <= other[1] for one, other in pairwise(spans) if one[0] == other[0])
     assert draw_outages(cluster, START, START + DAY, np.random.default_rng(2), 0.0) == ()

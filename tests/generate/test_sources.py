@@ -124,7 +124,8 @@ def test_openb(tmp_path: Path) -> None:
 def synthetic_row(
     key: str, submit: int, campaign: str = "", pool: str = "any", gpus: int = 8, outcome: str = "COMPLETED"
 ) -> str:
-    return f"{key},{submit},flagship,org/base/pretrain,u001,{gpus},7200,14400,28800,1,1800,60,900,urgent,su,{pool},{campaign},{outcome}\n"
+    declared = "7200,14400,28800,1,1800,60,900,urgent,su"
+    return f"{key},{submit},flagship,org/base/pretrain,u001,{gpus},{declared},{pool},{campaign},{outcome}\n"
 
 
 def test_synthetic_declarations_are_taken_as_they_stand(tmp_path: Path) -> None:
@@ -136,9 +137,9 @@ def test_synthetic_declarations_are_taken_as_they_stand(tmp_path: Path) -> None:
     assert (work.priority, work.pools, work.topology.preferred, work.max_runtime) == (3, ("h100",), "su", 14_400)
     assert (work.allocation, found.fails_after) == ("org/base/pretrain/u001", 7_200)
     shares = {vertex.id: (vertex.share, vertex.funds) for vertex in trace.budgets}
-    assert shares["org/base"] == (45, True)
-    assert shares["org/base/data-ablations"] == (35, True)
-    assert shares["org/base/pretrain/u001"] == (1, False)
+    assert shares["org/base"] == (Fraction(45), True)
+    assert shares["org/base/data-ablations"] == (Fraction(35), True)
+    assert shares["org/base/pretrain/u001"] == (Fraction(1), False)
     assert {node.pool for node in trace.cluster.nodes} == {"h100", "b200", "b300"}
     assert sum(node.gpus for node in trace.cluster.nodes) == 1_792
 
