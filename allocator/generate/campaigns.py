@@ -70,7 +70,7 @@ def draw_campaigns(
         pool = by_size[plan.pool] if len(by_size) > plan.pool else by_size[0]
         gpus = max(8, int(pools[pool] * (plan.part if len(by_size) > 1 else plan.alone)) // 8 * 8)
         leaf = leaves.get(plan.project) or min(leaves.values())
-        begins = start + int((end - start) * plan.begins * rng.uniform(0.6, 1.4))
+        begins = start + int((end - start) * plan.begins * rng.uniform(0.85, 1.15))
         lasts = int((end - start) * plan.lasts * rng.uniform(0.85, 1.15))
         accepted = (pool,) if len(pools) > 1 else ()
         wish = TopologyWish(preferred=FLAGSHIP.preferred if 8 < gpus <= 256 else None)

@@ -122,12 +122,10 @@ class _Epoch:
 
     def _least_served(self) -> str | None:
         """The leaf that is served next."""
-        at: str | None = None
-        while True:
-            candidates = [vertex for vertex in self._teams.children.get(at, ()) if self._open.get(vertex)]
-            if not candidates:
-                return at if self._queues.get(at) else None
-            at = min(candidates, key=self._dominant)
+        found: str | None = None
+        while candidates := [vertex for vertex in self._teams.children.get(found, ()) if self._open.get(vertex)]:
+            found = min(candidates, key=self._dominant)
+        return found
 
     def _dominant(self, vertex: str) -> tuple[float, str]:
         """Dominant share for the weight, and the name."""
