@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from allocator.domain import Decision, Snapshot, Start, StopReason, Workload
 from allocator.replay.baselines.priority_classes import began
 from allocator.replay.baselines.teams import Teams, TeamsOf
-from allocator.replay.baselines.yard import Placement, Resident, Yard, first_come, kind_of, take
+from allocator.replay.baselines.yard import Placement, Resident, Yard, first_come, take
 from allocator.replay.policy import Idling, plain_decision
 from allocator.topology import BoolArray, IntArray
 from allocator.topology.place import pool_order
@@ -53,12 +53,13 @@ class Drf:
 class _Queue:
     """What waits of one leaf. Work of one kind fails together."""
 
-    def __init__(self) -> None:
-        self._kinds: dict[tuple[object, ...], list[Workload]] = {}
+    def __init__(self, yard: Yard) -> None:
+        self._yard = yard
+        self._kinds: dict[int, list[Workload]] = {}
 
     def add(self, work: Workload) -> None:
         """Behind all others of its kind."""
-        self._kinds.setdefault(kind_of(work), []).append(work)
+        self._kinds.setdefault(self._yard.kind(work), []).append(work)
 
     def first(self) -> Workload:
         """The one that was submitted first."""
@@ -66,10 +67,10 @@ class _Queue:
 
     def drop(self, work: Workload, *, kind: bool) -> None:
         """Take out the first of its kind, or all of them."""
-        works = self._kinds[kind_of(work)]
+        works = self._kinds[self._yard.kind(work)]
         del works[0]
         if kind or not works:
-            del self._kinds[kind_of(work)]
+            del self._kinds[self._yard.kind(work)]
 
     def __bool__(self) -> bool:
         return bool(self._kinds)
@@ -89,7 +90,7 @@ class _Epoch:
             self._hold(resident.work, int(layout.pool[resident.nodes[0]]), 1)
         self._queues: dict[str, _Queue] = {}
         for work in sorted(yard.waiting, key=first_come):
-            self._queues.setdefault(work.allocation, _Queue()).add(work)
+            self._queues.setdefault(work.allocation, _Queue(yard)).add(work)
         self._open = self._count_open()
         self._deserved: dict[tuple[str, int], float] | None = None
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from allocator.domain import Workload
-from allocator.replay.baselines.yard import Placement, Resident, Yard, kind_of, limit_of, take
+from allocator.replay.baselines.yard import Placement, Releases, Yard, limit_of, take
 from allocator.topology import BoolArray, IntArray, shape_of
 
 
@@ -34,6 +34,8 @@ def backfill(yard: Yard, queue: Sequence[Workload], free: IntArray, only: BoolAr
 
     Work that could not start even if all that runs had ended holds up nobody.
     """
+    if not _any(free, only):
+        return
     left = iter(queue)
     started: list[Planned] = []
     ahead = None
@@ -51,23 +53,30 @@ def backfill(yard: Yard, queue: Sequence[Workload], free: IntArray, only: BoolAr
 
 def _fill(yard: Yard, queue: Iterable[Workload], free: IntArray, ahead: _Ahead, only: BoolArray | None) -> Iterator[Planned]:
     """Work that ends before the head starts, or lies on what the head leaves free."""
-    surplus = ahead.surplus
-    failed: set[tuple[object, ...]] = set()
+    surplus = np.minimum(free, ahead.surplus)
+    span = ahead.shadow - yard.now
+    failed: set[tuple[bool, int]] = set()
     for work in queue:
-        short = yard.now + limit_of(work) <= ahead.shadow
-        kind = (short, kind_of(work))
+        short = limit_of(work) <= span
+        kind = (short, yard.kind(work))
         if kind in failed:
             continue
-        placement = yard.place(work, free if short else np.minimum(free, surplus), only)
+        placement = yard.place(work, free if short else surplus, only)
         if placement is None:
             failed.add(kind)  # what is free only gets less
-            if not free[0].any():
-                return
             continue
         take(free, work, placement)
         if not short:
-            take(surplus, work, placement)
+            take(ahead.surplus, work, placement)
+        surplus = np.minimum(free, ahead.surplus)
         yield Planned(work, placement)
+        if not _any(free, only):
+            return
+
+
+def _any(free: IntArray, only: BoolArray | None) -> bool:
+    """Whether there is a free GPU."""
+    return bool((free[0] if only is None else free[0] * only).any())
 
 
 def _reserve(yard: Yard, head: Workload, free: IntArray, started: Sequence[Planned], only: BoolArray | None) -> _Ahead | None:
@@ -98,25 +107,21 @@ def _reserve(yard: Yard, head: Workload, free: IntArray, started: Sequence[Plann
     return _Ahead(int(moments[low]), surplus)
 
 
-def _releases(yard: Yard, started: Sequence[Planned]) -> tuple[IntArray, IntArray, IntArray]:
-    """When what becomes free where: ends and nodes, shape (num_entries,), and amounts, shape (3, num_entries)."""
-    residents = [(expected_end(yard, resident), resident.nodes, resident.amounts) for resident in yard.residents.values()]
-    residents += [(yard.now + limit_of(work), *_entries(work, placement)) for work, placement in started]
-    if not residents:
-        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty((3, 0), dtype=np.int64)
-    ends = np.repeat([end for end, _, _ in residents], [len(nodes) for _, nodes, _ in residents])
-    nodes = np.concatenate([nodes for _, nodes, _ in residents])
-    return ends, nodes, np.concatenate([amounts for _, _, amounts in residents], axis=1)
+def _releases(yard: Yard, started: Sequence[Planned]) -> Releases:
+    """When what runs and what starts now gives back what."""
+    running = yard.releases()
+    if not started:
+        return running
+    entries = [_entries(work, placement) for work, placement in started]
+    ends = [np.full(len(nodes), yard.now + limit_of(work)) for (work, _), (nodes, _) in zip(started, entries, strict=True)]
+    return Releases(
+        ends=np.concatenate([running.ends, *ends]),
+        nodes=np.concatenate([running.nodes, *(nodes for nodes, _ in entries)]),
+        amounts=np.concatenate([running.amounts, *(amounts for _, amounts in entries)], axis=1),
+    )
 
 
 def _entries(work: Workload, placement: Placement) -> tuple[IntArray, IntArray]:
     nodes = np.fromiter(placement, dtype=np.int64, count=len(placement))
     tasks = np.fromiter(placement.values(), dtype=np.int64, count=len(placement))
     return nodes, np.outer(np.array(shape_of(work), dtype=np.int64), tasks)
-
-
-def expected_end(yard: Yard, resident: Resident) -> int:
-    """When running work ends by its limit; what has outlived it may end any moment."""
-    run = resident.work.run
-    start = yard.now if run is None or run.start_time is None else run.start_time
-    return max(start + limit_of(resident.work), yard.now + 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from allocator.domain import Decision, Snapshot, Start, StopReason, Workload
-from allocator.replay.baselines.yard import Resident, Yard, first_come, kind_of, take
+from allocator.replay.baselines.yard import Resident, Yard, first_come, take
 from allocator.replay.policy import Idling, plain_decision
 from allocator.topology import IntArray
 
@@ -28,9 +28,9 @@ class PriorityClasses:
         yard = self._yard
         yard.see(snapshot)
         free, starts, stops = yard.free.copy(), list[Start](), dict[str, str]()
-        failed: set[tuple[object, ...]] = set()
+        failed: set[tuple[int, int]] = set()
         for work in sorted(yard.waiting, key=lambda work: (-work.priority, *first_come(work))):
-            kind = (work.priority, kind_of(work))
+            kind = (work.priority, yard.kind(work))
             if kind in failed:
                 continue
             start = self._start(work, free, stops)

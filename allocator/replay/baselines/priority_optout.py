@@ -10,7 +10,7 @@ import numpy as np
 from allocator.domain import Decision, NodeState, Promotion, Snapshot, Start, StopReason, Workload
 from allocator.replay.baselines.priority_classes import began
 from allocator.replay.baselines.teams import Teams, TeamsOf
-from allocator.replay.baselines.yard import Placement, Resident, Yard, first_come, kind_of, limit_of, take
+from allocator.replay.baselines.yard import Placement, Resident, Yard, first_come, limit_of, take
 from allocator.replay.policy import Idling, plain_decision
 from allocator.topology import BoolArray, IntArray
 
@@ -107,7 +107,7 @@ class _Epoch:
         """Starts in the order of priority, then submission."""
         failed: set[tuple[object, ...]] = set()
         for work in sorted(self._yard.waiting, key=lambda work: (-self._level(work), *first_come(work))):
-            kind = (self._teams.team_of(work.allocation), self._level(work), work.min_runtime > 0, kind_of(work))
+            kind = (self._teams.team_of(work.allocation), self._level(work), work.min_runtime > 0, self._yard.kind(work))
             if kind in failed:
                 continue
             start = self._opt_out(work) or self._preemptible(work)

@@ -17,6 +17,7 @@ class Teams:
     def __init__(self, budgets: Sequence[Allocation]) -> None:
         self.budgets = budgets
         self._vertices = {vertex.id: vertex for vertex in budgets}
+        self._team: dict[str, str] = {}
 
     @cached_property
     def children(self) -> dict[str | None, list[str]]:
@@ -36,7 +37,10 @@ class Teams:
 
     def team_of(self, leaf: str) -> str:
         """The vertex that funds a leaf; the leaf itself if none does."""
-        return next((one for one in self.path(leaf) if one in self._vertices and self._vertices[one].funds), leaf)
+        if leaf not in self._team:
+            funding = (one for one in self.path(leaf) if one in self._vertices and self._vertices[one].funds)
+            self._team[leaf] = next(funding, leaf)
+        return self._team[leaf]
 
     def weight(self, vertex: str, pool: str | None = None) -> float:
         """Share among the siblings."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,6 +26,14 @@ class Resident:
     """Running work, and what it takes: amounts by resource of each of its nodes, shape (3, num_nodes)."""
 
     work: Workload
+    nodes: IntArray
+    amounts: IntArray
+
+
+class Releases(NamedTuple):
+    """What becomes free when and where: ends and nodes, shape (num_entries,), and amounts, shape (3, num_entries)."""
+
+    ends: IntArray
     nodes: IntArray
     amounts: IntArray
 
@@ -55,6 +64,9 @@ class Yard:
         self._masks: dict[tuple[object, ...], BoolArray] = {}
         self._groups: list[IntArray] = []
         self._wanted = False
+        self._kinds: dict[tuple[object, ...], int] = {}
+        self._kind: dict[str, int] = {}
+        self._releases: Releases | None = None
 
     def __getstate__(self) -> dict[str, object]:
         """Nothing: all of it follows from the next snapshot."""
@@ -67,6 +79,7 @@ class Yard:
     def see(self, snapshot: Snapshot) -> None:
         """Take in the snapshot of this decision."""
         self.now = snapshot.now
+        self._releases = None
         if snapshot.cluster is not self._cluster:
             self._cluster = snapshot.cluster
             self.layout = build_layout(Snapshot(now=0, cluster=snapshot.cluster, budgets=(), workloads=()))
@@ -85,6 +98,8 @@ class Yard:
         if len(self.residents) > len(running):
             for key in self.residents.keys() - {work.id for work in running}:
                 self._leave(self.residents.pop(key))
+        if len(self._kind) > 2 * len(snapshot.workloads) + 1_000:
+            self._kind = {}  # of work that is long gone
 
     def _come(self, work: Workload) -> None:
         assert work.run is not None
@@ -96,6 +111,33 @@ class Yard:
 
     def _leave(self, resident: Resident) -> None:
         self.free[:, resident.nodes] += resident.amounts
+
+    def releases(self) -> Releases:
+        """When what runs gives back what, by its time limits."""
+        if self._releases is None:
+            residents = list(self.residents.values())
+            ends = [self.expected_end(resident) for resident in residents]
+            nodes = [resident.nodes for resident in residents]
+            self._releases = Releases(
+                ends=np.repeat(np.array(ends, dtype=np.int64), [len(one) for one in nodes]),
+                nodes=np.concatenate([np.empty(0, dtype=np.int64), *nodes]),
+                amounts=np.concatenate([np.empty((3, 0), dtype=np.int64), *(one.amounts for one in residents)], axis=1),
+            )
+        return self._releases
+
+    def expected_end(self, resident: Resident) -> int:
+        """When running work ends by its limit; what has outlived it may end any moment."""
+        run = resident.work.run
+        start = self.now if run is None or run.start_time is None else run.start_time
+        return max(start + limit_of(resident.work), self.now + 1)
+
+    def kind(self, work: Workload) -> int:
+        """A number for the kind of work: where one fits, others of its kind fit."""
+        number = self._kind.get(work.id)
+        if number is None:
+            asked = (shape_of(work), work.tasks, work.pools, work.topology, tuple(work.node_labels.items()), work.exclude_nodes)
+            number = self._kind[work.id] = self._kinds.setdefault(asked, len(self._kinds))
+        return number
 
     def usable(self, work: Workload) -> BoolArray:
         """Nodes on which work may start and, by its time limit, ends before they are wanted; shape (num_nodes,)."""
@@ -243,11 +285,6 @@ def take(free: IntArray, work: Workload, placement: Placement) -> None:
 def limit_of(work: Workload) -> int:
     """Seconds that work runs at most, as far as anybody knows."""
     return work.max_runtime or DEFAULT_LIMIT
-
-
-def kind_of(work: Workload) -> tuple[object, ...]:
-    """Work of one kind fits wherever other work of it fits."""
-    return (shape_of(work), work.tasks, work.pools, work.topology, tuple(work.node_labels.items()), work.exclude_nodes)
 
 
 def first_come(work: Workload) -> tuple[int, str]:
