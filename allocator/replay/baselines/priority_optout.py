@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -53,7 +53,7 @@ class PriorityOptOut:
             (victim, StopReason.SHARE if winner else StopReason.DRAIN, (winner,) if winner else ())
             for victim, winner in epoch.stops.items()
         ]
-        promotions = list(epoch.promote_all(epoch.stops))
+        promotions = list(epoch.promote_all())
         return plain_decision(snapshot, self.name, starts, rows, promotions)
 
     def wake(self, snapshot: Snapshot, decision: Decision) -> int | None:
@@ -100,19 +100,25 @@ class _Epoch:
         for resident in yard.residents.values():
             if opted_out(resident.work):
                 self._hold(resident.work, int(resident.nodes[0]))
+        soft = [one for one in yard.residents.values() if not opted_out(one.work)]
+        self._soft = sorted(soft, key=lambda one: (self._level(one.work), -began(one), one.work.id))
         pool = yard.layout.pool
         self._installed = [int(yard.layout.capacity[0, pool == index].sum()) for index in range(len(yard.layout.pools))]
 
     def start_all(self) -> Iterable[Start]:
-        """Starts in the order of priority, then submission."""
-        failed: set[tuple[object, ...]] = set()
+        """Starts in the order of priority, then submission. What has failed fails again for work of the same kind."""
+        hard: set[tuple[str, int]] = set()
+        soft: set[tuple[int, int]] = set()
         for work in sorted(self._yard.waiting, key=lambda work: (-self._level(work), *first_come(work))):
-            kind = (self._teams.team_of(work.allocation), self._level(work), work.min_runtime > 0, self._yard.kind(work))
-            if kind in failed:
-                continue
-            start = self._opt_out(work) or self._preemptible(work)
+            kind = self._yard.kind(work)
+            key, level = (self._teams.team_of(work.allocation), kind), self._level(work)
+            start = self._opt_out(work) if work.min_runtime and key not in hard else None
+            if start is None and work.min_runtime:
+                hard.add(key)
+            if start is None and (level, kind) not in soft:
+                start = self._preemptible(work, level)
             if start is None:
-                failed.add(kind)
+                soft.add((level, kind))
             else:
                 yield start
 
@@ -124,18 +130,18 @@ class _Epoch:
     def _opt_out(self, work: Workload) -> Start | None:
         """Start as non-preemptible, in a pool where the team has room under its cap."""
         pools = [pool for pool in range(len(self._yard.layout.pools)) if self._under_cap(work, pool)]
-        if not work.min_runtime or not pools:
+        if not pools:
             return None
-        found = self._room(work, self._preemptible_work(), np.isin(self._yard.layout.pool, pools))
+        found = self._room(work, HIGH + 1, np.isin(self._yard.layout.pool, pools))
         if found is None:
             return None
         self._carry_out(work, *found)
         self._hold(work, next(iter(found[1])))
         return self._yard.start(work, found[1], until=self._yard.now + limit_of(work))
 
-    def promote_all(self, started: Collection[str]) -> Iterator[Promotion]:
+    def promote_all(self) -> Iterator[Promotion]:
         """Running work that is opted out in place, now that its team has room: what began first comes first."""
-        left = [one for one in self._preemptible_work() if one.work.min_runtime and one.work.id not in started]
+        left = [one for one in self._soft if one.work.min_runtime and one.work.id not in self.stops]
         for resident in sorted(left, key=lambda one: (began(one), one.work.id)):
             node = int(resident.nodes[0])
             if self._under_cap(resident.work, int(self._yard.layout.pool[node])):
@@ -150,29 +156,22 @@ class _Epoch:
         allowed = int(self._cap * self._teams.part(team, name) * self._installed[pool])
         return self._held.get((team, pool), 0) + work.gpus <= allowed
 
-    def _preemptible(self, work: Workload) -> Start | None:
+    def _preemptible(self, work: Workload, level: int) -> Start | None:
         """Start as preemptible."""
-        level = self._level(work)
-        found = self._room(work, [one for one in self._preemptible_work() if self._level(one.work) < level])
+        found = self._room(work, level)
         if found is None:
             return None
         self._carry_out(work, *found)
         names = self._yard.start(work, found[1]).placement
         return Start(workload=work.id, placement=names, charged=False, protected_until=None)
 
-    def _room(
-        self, work: Workload, victims: list[Resident], only: BoolArray | None = None
-    ) -> tuple[list[Resident], Placement] | None:
-        """Whom to stop, and where the work then lies: the lowest priority first, of it what began last."""
+    def _room(self, work: Workload, level: int, only: BoolArray | None = None) -> tuple[list[Resident], Placement] | None:
+        """Whom of the preemptible work below a level to stop, and where the work then lies."""
         placement = self._yard.place(work, self._free, only)
         if placement is not None:
             return [], placement
-        victims.sort(key=lambda one: (self._level(one.work), -began(one), one.work.id))
+        victims = [one for one in self._soft if self._level(one.work) < level and one.work.id not in self.stops]
         return self._yard.make_room(work, victims, self._free, only) if victims else None
-
-    def _preemptible_work(self) -> list[Resident]:
-        """What runs preemptible and is not stopped yet."""
-        return [one for one in self._yard.residents.values() if not opted_out(one.work) and one.work.id not in self.stops]
 
     def _carry_out(self, work: Workload, victims: list[Resident], placement: Placement) -> None:
         for victim in victims:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
@@ -18,6 +19,8 @@ class Teams:
         self.budgets = budgets
         self._vertices = {vertex.id: vertex for vertex in budgets}
         self._team: dict[str, str] = {}
+        self._part: dict[tuple[str, str | None], float] = {}
+        self._weight: dict[tuple[str, str | None], float] = {}
 
     @cached_property
     def children(self) -> dict[str | None, list[str]]:
@@ -44,20 +47,24 @@ class Teams:
 
     def weight(self, vertex: str, pool: str | None = None) -> float:
         """Share among the siblings."""
-        found = self._vertices[vertex]
-        share = found.share if pool is None else found.share_by_pool.get(pool, found.share)
-        return float(share)
+        key = (vertex, pool)
+        if key not in self._weight:
+            found = self._vertices[vertex]
+            self._weight[key] = float(found.share if pool is None else found.share_by_pool.get(pool, found.share))
+        return self._weight[key]
 
     def part(self, vertex: str, pool: str | None = None) -> float:
-        """Share of the whole: the product of normalised shares along the path."""
-        product = 1.0
-        for one in self.path(vertex):
-            if one not in self._vertices:
-                return 0.0
-            siblings = self.children[self._vertices[one].parent]
-            total = sum(self.weight(sibling, pool) for sibling in siblings)
-            product *= self.weight(one, pool) / total if total else 0.0
-        return product
+        """Share of the whole: the product of normalised shares along the path; 0 for a vertex that is unknown."""
+        key = (vertex, pool)
+        if key not in self._part:
+            self._part[key] = math.prod(self._normalised(one, pool) for one in self.path(vertex))
+        return self._part[key]
+
+    def _normalised(self, vertex: str, pool: str | None) -> float:
+        if vertex not in self._vertices:
+            return 0.0
+        total = sum(self.weight(sibling, pool) for sibling in self.children[self._vertices[vertex].parent])
+        return self.weight(vertex, pool) / total if total else 0.0
 
     @cached_property
     def teams(self) -> list[str]:
