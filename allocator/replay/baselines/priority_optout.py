@@ -16,7 +16,7 @@ from allocator.topology import BoolArray, IntArray
 
 HIGH = 1_000
 PATIENCE = 3_600
-CAP = 0.6
+CAP = 1.0
 
 
 @dataclass
