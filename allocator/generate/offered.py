@@ -82,7 +82,21 @@ def _choose(ordered: list[Job], factor: float, rng: np.random.Generator) -> list
             best = abs(met - wanted), copies.tolist()
         tried *= min(1.2, max(0.8, wanted / max(met, 1.0)))
     assert best is not None
-    return best[1]
+    return _corrected(sizes.tolist(), best[1], wanted)
+
+
+def _corrected(sizes: list[int], copies: list[int], wanted: float) -> list[int]:
+    """The same counts with a few jobs more or fewer, the largest that help first, until the total is met to a thousandth."""
+    gap = wanted - sum(size * times for size, times in zip(sizes, copies, strict=True))
+    found = list(copies)
+    for place in range(len(sizes) - 1, -1, -1):
+        if abs(gap) <= wanted / 1000:
+            break
+        if sizes[place] <= abs(gap) and (gap > 0 or found[place] > 0):
+            step = 1 if gap > 0 else -1
+            found[place] += step
+            gap -= step * sizes[place]
+    return found
 
 
 def _repeat(trace: Trace, ordered: list[Job], copies: list[int], rng: np.random.Generator) -> list[Job]:

@@ -189,12 +189,12 @@ class _Arrivals:
 
     def _draw_job(self, flow: Flow, leaf: str, gpus: int, pools: tuple[str, ...], at: int) -> Job:
         rng, job_class = self._rng, flow.job_class
-        work = flow.draw_work(rng, gpus)
+        dies = draw_early(rng) if rng.random() < flow.early else None
+        work = max(flow.draw_work(rng, gpus), dies or 0)
         limit = time_limit(work, float(rng.uniform(1.1, 4.0)))
         resumable = rng.random() < job_class.resumable
-        chance = rng.random()
-        early = chance < flow.early
-        cancelled = not early and chance < flow.early + CANCELLED
+        if dies is None and rng.random() < CANCELLED:
+            dies = work
         tasks, gpus_per_task = split_tasks(gpus, 8)
         return Job(
             workload=Workload(
@@ -217,7 +217,7 @@ class _Arrivals:
             ),
             work=work,
             checkpoint_cost=job_class.checkpoint_cost if resumable else 0,
-            fails_after=min(work, draw_early(rng)) if early else work if cancelled else None,
+            fails_after=dies,
             failing_resumes=int(resumable and rng.random() < FAILING_RESUME),
         )
 

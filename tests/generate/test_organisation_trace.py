@@ -162,7 +162,7 @@ def test_campaigns_run_in_segments_after_failed_attempts() -> None:
 
 @pytest.mark.parametrize("load", [0.85, 1.2, 1.5])
 def test_the_load_that_was_asked_for(load: float) -> None:
-    assert offered_load(small(load=load)) == pytest.approx(load, rel=0.02)
+    assert offered_load(small(load=load)) == pytest.approx(load, rel=0.002)
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_one_others() -> None:
