@@ -1,4 +1,4 @@
-"""`allocator generate`: snapshots from a seed, from a topology file, and from a job trace."""
+"""`allocator generate`: snapshots from a seed, from a topology file, and from a job log; traces (see `generate_trace`)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from allocator.cli.documents import OutFile, check_writable, write_lines, write_result
+from allocator.cli.generate_trace import trace
 from allocator.generate import FAMILIES, generate_on_topology, generate_snapshot
 from allocator.generate.instant import parse_span
 from allocator.generate.topology_file import TopologyOptions
@@ -19,13 +20,16 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     no_args_is_help=True,
-    help="Make snapshots: synthetic ones, or from real topologies and traces.",
+    help="Make snapshots and traces: synthetic ones, or from real topologies and job logs.",
 )
 
 
 @app.callback()
 def main() -> None:
-    """Make snapshots: synthetic ones, or from real topologies and traces."""
+    """Make snapshots and traces: synthetic ones, or from real topologies and job logs."""
+
+
+app.command()(trace)
 
 
 @app.command()
@@ -49,7 +53,7 @@ def snapshot(
     ] = None,
     gpus_per_node: Annotated[int | None, typer.Option(help="With --from-topology: GPUs of a node.")] = None,
     pool: Annotated[str | None, typer.Option(help="With --from-topology: name of the pool.")] = None,
-    from_trace: Annotated[Path | None, typer.Option(help="Work from an ElasticFlow, Philly or Kalos CSV.")] = None,
+    from_trace: Annotated[Path | None, typer.Option(help="Work from a job log, as `allocator generate trace --from`.")] = None,
     at: Annotated[str | None, typer.Option(help="With --from-trace: moment since its start, as 86400, 12h or 3d6h.")] = None,
     out: OutFile = None,
 ) -> None:

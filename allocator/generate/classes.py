@@ -21,7 +21,8 @@ class JobClass:
     """One class of work.
 
     `sizes` maps GPUs to probabilities by job; empty: sizes relative to the pool (flagship). `median` and `sigma` describe
-    the log-normal run time, cut at `cap`. `burst` is the mean number of jobs that arrive together.
+    the log-normal run time, cut at `cap`. `burst` is the mean number of jobs that arrive together. `checkpoint_cost` is what
+    a checkpoint takes.
     """
 
     name: str
@@ -39,6 +40,7 @@ class JobClass:
     preferred: str | None
     cpus_per_gpu: int
     memory_gib_per_gpu: int
+    checkpoint_cost: int = 0
 
 
 DEBUG = JobClass(
@@ -91,6 +93,7 @@ EXPERIMENT = JobClass(
     preferred="leaf",
     cpus_per_gpu=12,
     memory_gib_per_gpu=160,
+    checkpoint_cost=20,
 )
 POST_TRAINING = JobClass(
     name="post-training",
@@ -108,6 +111,7 @@ POST_TRAINING = JobClass(
     preferred="leaf",
     cpus_per_gpu=12,
     memory_gib_per_gpu=200,
+    checkpoint_cost=45,
 )
 RL = JobClass(
     name="rl",
@@ -125,6 +129,7 @@ RL = JobClass(
     preferred="leaf",
     cpus_per_gpu=12,
     memory_gib_per_gpu=200,
+    checkpoint_cost=60,
 )
 ABLATION = JobClass(
     name="ablation",
@@ -142,6 +147,7 @@ ABLATION = JobClass(
     preferred="su",
     cpus_per_gpu=12,
     memory_gib_per_gpu=200,
+    checkpoint_cost=45,
 )
 FLAGSHIP = JobClass(
     name="flagship",
@@ -159,6 +165,7 @@ FLAGSHIP = JobClass(
     preferred="su",
     cpus_per_gpu=12,
     memory_gib_per_gpu=200,
+    checkpoint_cost=60,
 )
 
 CLASSES = (DEBUG, EVAL, EXPERIMENT, POST_TRAINING, RL, ABLATION, FLAGSHIP)

@@ -10,16 +10,17 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from allocator.generate.demand import Shape, split_tasks
+from allocator.generate.demand import Shape
 from allocator.generate.packing import Packer
-from allocator.generate.trace_rows import TraceRow
+from allocator.generate.sources import SourceRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """A job that has started; `end` is when it ends if nobody stops it."""
+    """A job that has started; `end` is when it ends if nobody stops it. `number` is its place in the order of submission."""
 
-    row: TraceRow
+    row: SourceRow
+    number: int
     start: int
     end: int
     placement: dict[str, int]
@@ -31,12 +32,12 @@ class Moment:
 
     ended: list[Started] = field(default_factory=list)
     running: list[Started] = field(default_factory=list)
-    waiting: list[TraceRow] = field(default_factory=list)
+    waiting: list[SourceRow] = field(default_factory=list)
     later: int = 0
 
 
-def simulate_until(rows: Sequence[TraceRow], packer: Packer, gpus_per_node: int, at: int) -> Moment:
-    """Run the jobs until `at`, seconds since the start of the trace. What would start at `at` itself still waits.
+def simulate_until(rows: Sequence[SourceRow], packer: Packer, at: int) -> Moment:
+    """Run the jobs until `at`, seconds since the epoch. What would start at `at` itself still waits.
 
     `rows` are in order of submission; `packer` is empty and is filled. Every row fits the empty cluster.
     """
@@ -49,10 +50,10 @@ def simulate_until(rows: Sequence[TraceRow], packer: Packer, gpus_per_node: int,
             moment.later = len(rows) - position
             break
         clock = max(clock, row.submit)
-        shape = shape_of(row, gpus_per_node)
+        shape = shape_of(row)
         placement = None
         while not blocked and placement is None:
-            _release(moment, packer, gpus_per_node, running, clock)
+            _release(moment, packer, running, clock)
             placement = packer.place(shape)
             if placement is None:
                 clock = running[0][0]
@@ -60,22 +61,21 @@ def simulate_until(rows: Sequence[TraceRow], packer: Packer, gpus_per_node: int,
         if placement is None:
             moment.waiting.append(row)
         else:
-            started = Started(row=row, start=clock, end=clock + row.duration, placement=placement)
-            heapq.heappush(running, (started.end, row.number, started))
-    _release(moment, packer, gpus_per_node, running, at)
-    moment.running = sorted((started for _, _, started in running), key=lambda started: (started.start, started.row.number))
+            started = Started(row=row, number=position, start=clock, end=clock + row.work, placement=placement)
+            heapq.heappush(running, (started.end, position, started))
+    _release(moment, packer, running, at)
+    moment.running = sorted((started for _, _, started in running), key=lambda started: (started.start, started.number))
     return moment
 
 
-def shape_of(row: TraceRow, gpus_per_node: int) -> Shape:
+def shape_of(row: SourceRow) -> Shape:
     """Tasks of the job; traces state no CPUs and memory."""
-    tasks, gpus_per_task = split_tasks(row.gpus, gpus_per_node)
-    return Shape(tasks=tasks, gpus_per_task=gpus_per_task, cpus_per_task=0, memory_gib_per_task=0)
+    return Shape(tasks=row.tasks, gpus_per_task=row.gpus_per_task, cpus_per_task=0, memory_gib_per_task=0)
 
 
-def _release(moment: Moment, packer: Packer, gpus_per_node: int, running: list[tuple[int, int, Started]], clock: int) -> None:
+def _release(moment: Moment, packer: Packer, running: list[tuple[int, int, Started]], clock: int) -> None:
     """Free what has ended by now."""
     while running and running[0][0] <= clock:
         _, _, started = heapq.heappop(running)
-        packer.release(started.placement, shape_of(started.row, gpus_per_node))
+        packer.release(started.placement, shape_of(started.row))
         moment.ended.append(started)

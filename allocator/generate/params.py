@@ -12,6 +12,9 @@ HOUR = 3_600
 NOW = 1_764_430_000
 """The instant of every synthetic snapshot: a Saturday afternoon, so that files of one seed never differ."""
 
+TRACE_START = 1_764_547_200
+"""Where synthetic traces begin: a Monday, 00:00 local time."""
+
 MAX_GPUS = 2_000_000
 """Beyond this a request is a typing error, not a cluster."""
 

@@ -1,0 +1,1 @@
+"""Recipes of constructed scenarios, one TOML file each; see `allocator.generate.scenario`."""
