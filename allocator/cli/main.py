@@ -17,7 +17,7 @@ import typer.core
 from allocator.cli.status import BAD_INPUT, DONE, INTERNAL_ERROR, INTERRUPTED
 from allocator.domain import SnapshotError
 
-COMMANDS = ("solve", "apply", "verify", "explain", "budgets", "schema", "generate", "bench", "serve")
+COMMANDS = ("solve", "apply", "verify", "explain", "budgets", "schema", "generate", "bench", "serve", "dispatch", "journal")
 """Each lives in the module of its name, imported when it is called, so that the command line starts quickly."""
 
 

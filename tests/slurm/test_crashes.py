@@ -1,0 +1,121 @@
+"""Everything is killed at random instants, under load: no job is lost, none runs twice or elsewhere, no promise is forgotten."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.slurm.cluster import SlurmCluster
+from tests.slurm.live import Site
+
+pytestmark = pytest.mark.slow
+
+CONFIG = """
+[policy]
+protection_cap = 4
+notice = 5
+[qos.default]
+min_runtime = 4
+restart_time = 1
+"""
+SECONDS = (2, 4, 7)
+"""How long jobs run."""
+
+
+@pytest.fixture
+def site(cluster: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    monkeypatch.setenv("SLURM_CONF", str(cluster.conf))
+    site = Site(cluster, tmp_path, CONFIG)
+    yield site
+    site.clear()
+
+
+class Service:
+    """The dispatcher as a process of its own, as it runs in production."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        site = self._site
+        options = ["--journal", str(site.journal_file), "--config", str(site.config), "--record", str(site.folder / "record")]
+        command = [sys.executable, "-m", "allocator", "dispatch", "slurm", "-v", "--engine", "greedy", "--interval", "0.2"]
+        log = (site.folder / "dispatcher.log").open("ab")
+        with log:
+            self.process = subprocess.Popen([*command, *options], env=os.environ, stdout=log, stderr=log)
+
+    def kill(self) -> None:
+        assert self.process is not None
+        assert self.process.poll() is None, (self._site.folder / "dispatcher.log").read_text()[-3000:]
+        self.process.kill()
+        self.process.wait()
+
+
+def submit_some(site: Site, rng: random.Random, number: int) -> list[str]:
+    """Gangs of all sizes from both projects."""
+    shapes = [("-N1", "--gpus-per-node=1"), ("-N1", "--gpus-per-node=8"), ("-N2", "--gpus-per-node=8"), ("-N6", "--gpus-per-node=8")]
+    return [
+        site.submit(rng.choice(("nlp", "vision")), *rng.choice(shapes), seconds=rng.choice(SECONDS)) for _ in range(number)
+    ]
+
+
+def finish(site: Site, jobs: list[str], seconds: float) -> None:
+    """Let a last dispatcher bring everything to its end."""
+    dispatcher = site.dispatcher()
+    end = time.monotonic() + seconds
+    while any(site.states().get(job) not in ("COMPLETED", None) for job in jobs):
+        assert time.monotonic() < end, site.states()
+        dispatcher.epoch()
+        time.sleep(0.3)
+    dispatcher.epoch()
+    assert dispatcher._journal.undertaking() is None
+    assert not [row for row in dispatcher._journal.rows("jobs") if row["held"]], "nothing runs, and the journal knows it"
+
+
+def check(site: Site, jobs: list[str], *, controller_killed: bool) -> None:
+    """What the jobs themselves have seen."""
+    stops = [row.workload for _, decision in site.epochs() for row in decision.preemptions]
+    for job in jobs:
+        starts = site.starts(job)
+        assert starts, f"{job} was lost"
+        assert starts[-1].ended == "END", f"{job} did not come to its end: {starts}"
+        assert all(began.ended != "END" for began in starts[:-1]), f"{job} ran again after its end: {starts}"
+        if not controller_killed:
+            assert [began.incarnation for began in starts] == list(range(len(starts))), f"{job} began twice: {starts}"
+            assert len(starts) - 1 <= stops.count(job), f"{job} was restarted without a stop: {starts}"
+    site.check_record()
+
+
+def test_the_dispatcher_is_killed_again_and_again(site: Site, fuzzing: bool) -> None:
+    rng = random.Random(1)
+    service, jobs = Service(site), []
+    for _ in range(50 if fuzzing else 4):
+        jobs += submit_some(site, rng, 6)
+        service.start()
+        time.sleep(rng.uniform(1.5, 4.5))
+        service.kill()
+    finish(site, jobs, 600 if fuzzing else 90)
+    check(site, jobs, controller_killed=False)
+
+
+def test_the_controller_is_killed_again_and_again(site: Site, fuzzing: bool) -> None:
+    rng = random.Random(2)
+    service, jobs = Service(site), []
+    service.start()
+    for _ in range(10 if fuzzing else 1):
+        jobs += submit_some(site, rng, 8)
+        time.sleep(rng.uniform(2.0, 5.0))
+        site.cluster.kill("slurmctld")
+        site.cluster.start_controller()
+        time.sleep(6)
+    service.kill()
+    finish(site, jobs, 600 if fuzzing else 90)
+    check(site, jobs, controller_killed=True)
