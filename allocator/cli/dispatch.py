@@ -102,6 +102,7 @@ def _serve(dispatcher: Dispatcher, journal: Journal, *, once: bool, shadow: bool
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
+    logging.getLogger(__name__).info("in charge of %s", "nothing: shadow mode" if shadow else "the scheduler")
     told: Callable[[Epoch], None] = _tell if verbose else lambda _: None
     if shadow:
         _shadow(dispatcher, stop, once=once, interval=interval, told=told)

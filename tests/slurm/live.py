@@ -37,6 +37,7 @@ class Began:
     incarnation: int
     nodes: frozenset[str]
     ended: str | None
+    ended_at: float = 0.0
 
 
 class Site:
@@ -81,7 +82,7 @@ class Site:
                 found.append(Began(float(at), int(rest[0]), frozenset(expand_hosts(rest[1])), None))
             elif found:
                 last = found[-1]
-                found[-1] = Began(last.at, last.incarnation, last.nodes, kind)
+                found[-1] = Began(last.at, last.incarnation, last.nodes, kind, float(at))
         return found
 
     def states(self) -> dict[str, str]:

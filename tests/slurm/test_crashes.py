@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from allocator.dispatch.launcher import LauncherError
 from tests.slurm.cluster import SlurmCluster
 from tests.slurm.live import Site
 
@@ -19,14 +21,14 @@ pytestmark = pytest.mark.slow
 
 CONFIG = """
 [policy]
-protection_cap = 4
+protection_cap = 6
 notice = 5
 [qos.default]
-min_runtime = 4
+min_runtime = 6
 restart_time = 1
 """
-SECONDS = (2, 4, 7)
-"""How long jobs run."""
+SECONDS = (1, 3, 5, 8)
+"""How long jobs run: the longest outlast their promise, and can be stopped."""
 
 
 @pytest.fixture
@@ -35,6 +37,10 @@ def site(cluster: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     site = Site(cluster, tmp_path, CONFIG)
     yield site
     site.clear()
+
+
+IN_CHARGE = "in charge of"
+"""What the dispatcher says when it begins."""
 
 
 class Service:
@@ -49,19 +55,24 @@ class Service:
         options = ["--journal", str(site.journal_file), "--config", str(site.config), "--record", str(site.folder / "record")]
         command = [sys.executable, "-m", "allocator", "dispatch", "slurm", "-v", "--engine", "greedy", "--interval", "0.2"]
         log = (site.folder / "dispatcher.log").open("ab")
+        begun = self._log().count(IN_CHARGE)
         with log:
             self.process = subprocess.Popen([*command, *options], env=os.environ, stdout=log, stderr=log)
+        site.cluster.wait(lambda: self._log().count(IN_CHARGE) > begun, 60, "the dispatcher")
+
+    def _log(self) -> str:
+        return (self._site.folder / "dispatcher.log").read_text()
 
     def kill(self) -> None:
         assert self.process is not None
-        assert self.process.poll() is None, (self._site.folder / "dispatcher.log").read_text()[-3000:]
+        assert self.process.poll() is None, self._log()[-3000:]
         self.process.kill()
         self.process.wait()
 
 
 def submit_some(site: Site, rng: random.Random, number: int) -> list[str]:
     """Gangs of all sizes from both projects."""
-    shapes = [("-N1", "--gpus-per-node=1"), ("-N1", "--gpus-per-node=8"), ("-N2", "--gpus-per-node=8"), ("-N6", "--gpus-per-node=8")]
+    shapes = [("-N1", "--gpus-per-node=1"), ("-N1", "--gpus-per-node=8"), ("-N2", "--gpus-per-node=8"), ("-N3", "--gpus-per-node=8")]
     return [
         site.submit(rng.choice(("nlp", "vision")), *rng.choice(shapes), seconds=rng.choice(SECONDS)) for _ in range(number)
     ]
@@ -73,22 +84,30 @@ def finish(site: Site, jobs: list[str], seconds: float) -> None:
     end = time.monotonic() + seconds
     while any(site.states().get(job) not in ("COMPLETED", None) for job in jobs):
         assert time.monotonic() < end, site.states()
-        dispatcher.epoch()
+        with contextlib.suppress(LauncherError):  # a controller that has just come back takes its time
+            dispatcher.epoch()
         time.sleep(0.3)
     dispatcher.epoch()
     assert dispatcher._journal.undertaking() is None
     assert not [row for row in dispatcher._journal.rows("jobs") if row["held"]], "nothing runs, and the journal knows it"
 
 
-def check(site: Site, jobs: list[str], *, controller_killed: bool) -> None:
+LAG = 8.0
+"""Seconds for which slurmctld holds back what it knows before it saves it: an end inside them it may forget when it is killed, and
+then shows the job as waiting again. No dispatcher can tell such a job from one that never ran to its end."""
+
+
+def check(site: Site, jobs: list[str], *, kills: Sequence[float] = ()) -> None:
     """What the jobs themselves have seen."""
     stops = [row.workload for _, decision in site.epochs() for row in decision.preemptions]
     for job in jobs:
         starts = site.starts(job)
         assert starts, f"{job} was lost"
         assert starts[-1].ended == "END", f"{job} did not come to its end: {starts}"
-        assert all(began.ended != "END" for began in starts[:-1]), f"{job} ran again after its end: {starts}"
-        if not controller_killed:
+        again = [began for began in starts[:-1] if began.ended == "END"]
+        forgotten = [began for began in again if any(kill - LAG < began.ended_at < kill + LAG for kill in kills)]
+        assert again == forgotten, f"{job} ran again after its end: {starts}"
+        if not kills:
             assert [began.incarnation for began in starts] == list(range(len(starts))), f"{job} began twice: {starts}"
             assert len(starts) - 1 <= stops.count(job), f"{job} was restarted without a stop: {starts}"
     site.check_record()
@@ -100,22 +119,23 @@ def test_the_dispatcher_is_killed_again_and_again(site: Site, fuzzing: bool) -> 
     for _ in range(50 if fuzzing else 4):
         jobs += submit_some(site, rng, 6)
         service.start()
-        time.sleep(rng.uniform(1.5, 4.5))
+        time.sleep(rng.uniform(0.0, 3.0))
         service.kill()
     finish(site, jobs, 600 if fuzzing else 90)
-    check(site, jobs, controller_killed=False)
+    check(site, jobs)
 
 
 def test_the_controller_is_killed_again_and_again(site: Site, fuzzing: bool) -> None:
     rng = random.Random(2)
-    service, jobs = Service(site), []
+    service, jobs, kills = Service(site), [], []
     service.start()
     for _ in range(10 if fuzzing else 1):
         jobs += submit_some(site, rng, 8)
         time.sleep(rng.uniform(2.0, 5.0))
+        kills.append(time.time())
         site.cluster.kill("slurmctld")
         site.cluster.start_controller()
         time.sleep(6)
     service.kill()
     finish(site, jobs, 600 if fuzzing else 90)
-    check(site, jobs, controller_killed=True)
+    check(site, jobs, kills=kills)
