@@ -38,13 +38,16 @@ def main() -> None:
 
 @app.command()
 def slurm(
+    *,
     journal: Annotated[
         str, typer.Option(metavar="FILE|URL", help="Where promises and usage are kept; made if it does not exist.")
     ] = "allocator-journal.db",
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="TOML: pools, policy, QOS defaults, budgets.")] = None,
     pool: Annotated[list[str] | None, typer.Option(help="Pool that is handed over; may be repeated; absent: all.")] = None,
     once: Annotated[bool, typer.Option("--once", help="One epoch, then end.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done; change nothing, remember nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be done; change nothing, remember nothing.")
+    ] = False,
     shadow: Annotated[
         bool, typer.Option("--shadow", help="Decide beside the scheduler in charge; print the differences, do nothing.")
     ] = False,
@@ -59,7 +62,8 @@ def slurm(
 ) -> None:
     """Drive the Slurm that the commands on this host speak to.
 
-    Reads jobs, nodes, topology and accounts, decides, and starts, stops and drains. Run it as an administrator of that Slurm, once.
+    Reads jobs, nodes, topology and accounts, decides, and starts, stops and drains. Run it once, as an administrator of
+    that Slurm.
     """
     if dry_run and shadow:
         raise typer.BadParameter("give one of the two: --dry-run looks once, --shadow goes on beside the scheduler")

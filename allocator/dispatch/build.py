@@ -112,10 +112,8 @@ def _run(held: Held, placement: Mapping[str, int]) -> RunDoc:
 
 def _leaving_run(held: Held | None, placement: Mapping[str, int], now: int) -> RunDoc:
     """What a job that is ending still holds; it is charged for if its run has not been closed yet."""
-    if held is not None:
-        run = _run(held, placement)
-    else:
-        run = RunDoc(placement=dict(placement), charged=False, start_time=now - 1)
+    unknown = RunDoc(placement=dict(placement), charged=False, start_time=now - 1)
+    run = unknown if held is None else _run(held, placement)
     run.terminating_until = now + LEAVING_SECONDS
     return run
 
@@ -133,7 +131,9 @@ def _nodes(view: View, scope: Scope, requests: Requests, config: Config) -> list
             actual[name][1] += -(-job.memory_mib // len(job.nodes))
     foreign = _foreign_gpus(view, scope)
     nodes = [view.nodes[name] for name in sorted(scope.pools)]
-    return [_node(node, scope, modelled[node.name], actual[node.name], foreign.get(node.name, 0), view, config) for node in nodes]
+    return [
+        _node(node, scope, modelled[node.name], actual[node.name], foreign.get(node.name, 0), view, config) for node in nodes
+    ]
 
 
 def _foreign_gpus(view: View, scope: Scope) -> dict[str, int]:

@@ -16,6 +16,8 @@
     start = 2026-12-01T06:00:00Z     # promises on these nodes end by then, and they are drained
     end = 2026-12-01T10:00:00Z       # what the dispatcher drained is taken back into service
     reason = "firmware"
+
+Every field may be left out.
 """
 
 from __future__ import annotations

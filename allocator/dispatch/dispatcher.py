@@ -74,7 +74,7 @@ class Dispatcher:
         self._executor, self._config, self._recorder = executor, config, recorder
 
     def run(self, interval: float, stop: threading.Event, report: Callable[[Epoch], None] = lambda _: None) -> None:
-        """Epoch after epoch until `stop` is set. What goes wrong is told, and the next epoch begins with what is really there."""
+        """Epoch after epoch until `stop` is set. After what goes wrong the next one begins with what is really there."""
         while not stop.is_set():
             begun = time.monotonic()
             try:
@@ -119,9 +119,7 @@ class Dispatcher:
             after, usage = settle(work, Effects(), memory, _users(view))
             self._journal.note(work, memory, after, usage)
         clock.lap("finish")
-        return Epoch(
-            snapshot=snapshot, decision=decision, orders=orders, view=view, effects=effects, seconds=clock.laps
-        )
+        return Epoch(snapshot=snapshot, decision=decision, orders=orders, view=view, effects=effects, seconds=clock.laps)
 
     def recover(self) -> None:
         """Bring to its end what an earlier epoch began: after a crash, or where the scheduler went away in the middle."""
@@ -217,5 +215,3 @@ def _tell(found: Observation) -> None:
     for event in found.events:
         level = logging.INFO if event.kind in ("adopted", "requeued") else logging.WARNING
         logger.log(level, "%s: %s: %s", event.subject, event.kind, event.detail)
-
-

@@ -1,4 +1,4 @@
-"""Carrying out orders: stops before starts, and every effect looked at before the next step. The only part that changes anything.
+"""Carrying out orders: stops before starts, every effect looked at before the next step. The only part that changes anything.
 
 It may be killed between any two lines. What it was about was written down before, and `tidy` brings whatever it left behind to
 one of two ends: done as decided, or taken back.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from allocator.dispatch.facts import JobState, View
@@ -72,7 +72,7 @@ class Executor:
         """
         if orders.stops:
             self._launcher.stop(orders.stops)
-            self._until(lambda view: not _holding(view, orders.stops), self._patience.stop)
+            self._wait_for_end(orders.stops)
         view = self._launcher.view()
         ready = [order for order in orders.starts if _is_free(view, order)]
         for order in set(orders.starts) - set(ready):
@@ -108,11 +108,14 @@ class Executor:
             if effects.misplaced:
                 logger.error("not where they were to be, stopped: %s", ", ".join(sorted(effects.misplaced)))
                 self._launcher.stop(sorted(effects.misplaced))
-                self._until(lambda view, jobs=effects.misplaced: not _holding(view, jobs), self._patience.stop)
+                self._wait_for_end(effects.misplaced)
             if effects.armed:
                 self._launcher.retract(sorted(effects.armed))
             self._sleep(self._patience.poll)
         raise LauncherError(f"cannot be taken back: {', '.join(sorted(effects.armed | effects.misplaced))}")
+
+    def _wait_for_end(self, jobs: Collection[str]) -> None:
+        self._until(lambda view: not _holding(view, jobs), self._patience.stop)
 
     def _until(self, done: Callable[[View], bool], seconds: float) -> None:
         end = self._clock() + seconds

@@ -32,9 +32,10 @@ class JobFact:
     """One job as the scheduler shows it.
 
     `id` stays the same over restarts; `incarnation` counts them. `nodes` are those it holds, `wanted_nodes` those it would
-    start on if it were released. `cpus` and `memory_mib` are those of the whole job, times in seconds since the epoch, spans
-    in seconds. `gpus` are those of the whole job, `gpus_per_node` is 0 where the job leaves open how they are split.
-    `eligible` is False while a dependency or a begin time holds it back; `blocked`: released, but the scheduler will not start it. `problem` says why it can never be placed exactly.
+    start on if it were released. `gpus`, `cpus` and `memory_mib` are those of the whole job, times in seconds since the epoch,
+    spans in seconds. `gpus_per_node` is 0 where the job leaves open how its GPUs are split. `eligible` is False while a
+    dependency or a begin time holds it back. `blocked`: it is released, but the scheduler will not start it. `problem` says
+    why it can never be placed exactly.
     """
 
     id: str

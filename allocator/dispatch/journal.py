@@ -120,7 +120,9 @@ class Journal:
         with self._engine.begin() as connection:
             return self._insert_epoch(connection, work, OPEN, _pack(work), Effects())
 
-    def end(self, number: int, work: Undertaking, effects: Effects, before: Memory, after: Memory, usage: Iterable[UsageRow]) -> None:
+    def end(
+        self, number: int, work: Undertaking, effects: Effects, before: Memory, after: Memory, usage: Iterable[UsageRow]
+    ) -> None:
         """What became of it, and the memory after that, in one transaction."""
         epochs = self._table("epochs")
         with self._engine.begin() as connection:

@@ -91,7 +91,8 @@ def migrate(connection: sa.Connection) -> None:
     present = version_of(connection)
     if present > len(STEPS):
         raise JournalError(
-            f"the journal has schema version {present}, this release knows {len(STEPS)}: use the release that wrote it, or a later one"
+            f"the journal has schema version {present}, this release knows {len(STEPS)}: "
+            "use the release that wrote it, or a later one"
         )
     if present == len(STEPS):
         return

@@ -77,7 +77,7 @@ def _after(known: JobMemory, fact: JobFact | None, view: View, seen: int, found:
     found.usage.extend(time_of(known.id, held, end))
     if fact is None or fact.state is JobState.ENDED:
         return replace(known, held=None)
-    return _requeued(known, held, end, view, found)
+    return _requeued(known, held, end, view, found, forgotten=fact.incarnation == held.incarnation)
 
 
 def _is_same_run(held: Held, fact: JobFact) -> bool:
@@ -114,8 +114,11 @@ def time_of(job: str, held: Held, end: int) -> Iterator[UsageRow]:
         yield UsageRow(record=record, job=job, user=held.user)
 
 
-def _requeued(known: JobMemory, held: Held, end: int, view: View, found: Observation) -> JobMemory:
-    """The job is back in the queue though no decision stopped it: a node failed, it failed itself, or somebody requeued it."""
+def _requeued(known: JobMemory, held: Held, end: int, view: View, found: Observation, *, forgotten: bool) -> JobMemory:
+    """The job is back in the queue though no decision stopped it: a node failed, it failed itself, or somebody requeued it.
+
+    `forgotten`: it waits without having been requeued, since a controller that crashed has lost its start.
+    """
     down = sorted(name for name in held.run.placement if _is_down(view, name))
     until = held.run.protected_until
     if down and until is not None and until > end:
@@ -123,7 +126,7 @@ def _requeued(known: JobMemory, held: Held, end: int, view: View, found: Observa
         found.events.append(Event(at=view.now, subject=known.id, kind="contract_broken", detail=detail))
     began = held.run.start_time
     resumed = held.incarnation > 0
-    failed = resumed and not down and began is not None and end - began < FAILED_RESUME_SECONDS
+    failed = resumed and not down and not forgotten and began is not None and end - began < FAILED_RESUME_SECONDS
     failures = known.failed_resumes + failed
     if failed:
         detail = f"resume {failures} failed after {end - (began or end)} s"
@@ -131,7 +134,7 @@ def _requeued(known: JobMemory, held: Held, end: int, view: View, found: Observa
             detail += ": from now on it is treated as a job that cannot resume"
         found.events.append(Event(at=view.now, subject=known.id, kind="failed_resume", detail=detail))
     elif not down:
-        detail = "requeued by hand or by the scheduler"
+        detail = "the controller has lost its start" if forgotten else "requeued by hand or by the scheduler"
         found.events.append(Event(at=view.now, subject=known.id, kind="requeued", detail=detail))
     return replace(known, held=None, failed_resumes=failures)
 

@@ -93,7 +93,7 @@ def _maintenance(view: View, scope: Scope, config: Config) -> tuple[dict[str, tu
 
 def incarnations(decision: Decision, view: View) -> dict[str, int]:
     """Which run of each job the decision speaks of: written down with it, so that a repeated look cannot mistake another."""
-    named = [row.workload for row in (*decision.starts, *decision.preemptions)]
+    named = [row.workload for row in decision.starts] + [row.workload for row in decision.preemptions]
     return {key: view.jobs[key].incarnation for key in named if key in view.jobs}
 
 

@@ -76,7 +76,13 @@ class FakeScheduler:
     @staticmethod
     def _node(name: str) -> NodeFact:
         return NodeFact(
-            name=name, condition=NodeCondition.OPEN, gpus=GPUS, gpu_type="h100", cpus=64, memory_mib=1 << 20, partitions=("batch",)
+            name=name,
+            condition=NodeCondition.OPEN,
+            gpus=GPUS,
+            gpu_type="h100",
+            cpus=64,
+            memory_mib=1 << 20,
+            partitions=("batch",),
         )
 
     # what the test does
@@ -116,7 +122,7 @@ class FakeScheduler:
             now=self.now,
             jobs=dict(self.jobs),
             nodes=dict(self.nodes),
-            fabric=Fabric(levels=("cluster", "node"), domains={name: ("east",) for name in self.nodes}),
+            fabric=Fabric(levels=("cluster", "node"), domains=dict.fromkeys(self.nodes, ("east",))),
             accounts=self.accounts,
         )
         self._schedule()
@@ -209,5 +215,7 @@ class FakeScheduler:
             self.starts.append(Started(job.id, job.incarnation, nodes, set(nodes) == set(job.wanted_nodes)))
 
     def _fits(self, name: str, job: JobFact) -> bool:
-        taken = sum(other.gpus_per_node for other in self.jobs.values() if name in other.nodes and other.state is not JobState.ENDED)
+        taken = sum(
+            other.gpus_per_node for other in self.jobs.values() if name in other.nodes and other.state is not JobState.ENDED
+        )
         return self.nodes[name].condition is NodeCondition.OPEN and taken + job.gpus_per_node <= GPUS

@@ -86,11 +86,13 @@ class Site:
         decided = {(row.workload, tuple(sorted(row.placement))) for decision in self.decisions for row in decision.starts}
         promises: dict[str, set[int | None]] = {}
         for decision in self.decisions:
-            for row in (*decision.starts, *decision.promotions, *decision.renewals):
-                promises.setdefault(row.workload, set()).add(row.protected_until)
-        for start in self.scheduler.starts:
-            assert start.ordered, f"{start} was not ordered"
-            assert (start.job, start.nodes) in decided, f"{start} was never decided"
+            for start in decision.starts:
+                promises.setdefault(start.workload, set()).add(start.protected_until)
+            for promotion in decision.promotions:
+                promises.setdefault(promotion.workload, set()).add(promotion.protected_until)
+        for began in self.scheduler.starts:
+            assert began.ordered, f"{began} was not ordered"
+            assert (began.job, began.nodes) in decided, f"{began} was never decided"
         for job in shown.values():
             held = memory.jobs[job.id].held if job.id in memory.jobs else None
             if job.state is JobState.RUNNING:

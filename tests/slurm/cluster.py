@@ -46,7 +46,10 @@ def install() -> str | None:
     if shutil.which("apt-get") is None:
         return f"no apt-get to install {PACKAGES}"
     environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *PACKAGES.split()]):
+    for command in (
+        ["apt-get", "update", "-qq"],
+        ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *PACKAGES.split()],
+    ):
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=600)
         if done.returncode and command[1] == "install":
             return f"the packages {PACKAGES} cannot be had: {done.stderr.strip()[-300:]}"
@@ -138,7 +141,9 @@ class SlurmCluster:
     def add_accounts(self, shares: dict[str, int], user: str = "root") -> None:
         """Give each account of a flat tree its share, and `user` an association in it."""
         for account, share in shares.items():
-            self.run("sacctmgr", "-i", "-Q", "add", "account", account, f"fairshare={share}", "organization=test", "description=t")
+            self.run(
+                "sacctmgr", "-i", "-Q", "add", "account", account, f"fairshare={share}", "organization=test", "description=t"
+            )
             self.run("sacctmgr", "-i", "-Q", "add", "user", user, f"account={account}")
 
     # ending
@@ -180,7 +185,9 @@ class SlurmCluster:
     def log_ends(self) -> str:
         """The last lines of each log."""
         logs = sorted((self.folder / "log").glob("*"))
-        return "\n".join(f"== {path.name}\n" + "\n".join(path.read_text(errors="replace").splitlines()[-5:]) for path in logs[:8])
+        return "\n".join(
+            f"== {path.name}\n" + "\n".join(path.read_text(errors="replace").splitlines()[-5:]) for path in logs[:8]
+        )
 
     # parts
 
@@ -320,7 +327,8 @@ class SlurmCluster:
 
 HOLD_GPU_JOBS = """-- Work that asks for GPUs enters held, and only root may release it or choose its nodes.
 local function asks_for_gpus(job)
-  for _, wish in ipairs({job.tres_per_node or "", job.tres_per_job or "", job.tres_per_task or "", job.tres_per_socket or ""}) do
+  local wishes = {job.tres_per_node or "", job.tres_per_job or "", job.tres_per_task or "", job.tres_per_socket or ""}
+  for _, wish in ipairs(wishes) do
     if string.find(wish, "gpu") then return true end
   end
   return false

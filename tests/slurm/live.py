@@ -88,7 +88,7 @@ class Site:
     def states(self) -> dict[str, str]:
         """The state of every job that Slurm still knows."""
         shown = self.cluster.run("squeue", "-h", "-t", "all", "-r", "-o", "%i %T")
-        return {key: state for key, state in (line.split() for line in shown.splitlines())}
+        return dict(line.split() for line in shown.splitlines())
 
     def nodes_of(self, job: str) -> frozenset[str]:
         """Where Slurm says that a job runs."""

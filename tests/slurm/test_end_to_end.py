@@ -20,7 +20,9 @@ pytestmark = pytest.mark.slow
 PROMISE = 8
 """Seconds that work is promised here."""
 
-CONFIG = Config(policy=PolicyDoc(protection_cap=PROMISE, notice=5), qos={"default": {"min_runtime": PROMISE, "restart_time": 1}})
+CONFIG = Config(
+    policy=PolicyDoc(protection_cap=PROMISE, notice=5), qos={"default": {"min_runtime": PROMISE, "restart_time": 1}}
+)
 
 
 @pytest.fixture
@@ -70,7 +72,7 @@ def test_fair_share_preempts_after_the_promise_and_reserves_before(site: Site) -
     assert second.decision.reservations[0].bound <= second.decision.now + 2 * PROMISE + 60
     done = site.until(dispatcher, lambda epoch: epoch.effects is not None and gang in epoch.effects.started)
     assert site.nodes_of(gang) == next(frozenset(row.placement) for row in done.decision.starts if row.workload == gang)
-    assert site.nodes_of(gang) and len(site.nodes_of(gang)) == 8
+    assert len(site.nodes_of(gang)) == 8
     stopped = {row.workload for _, decision in site.epochs() for row in decision.preemptions}
     assert 0 < len(stopped) <= 4
     states = site.states()
@@ -131,8 +133,9 @@ def test_a_node_that_dies_is_reported_and_its_job_restarted_elsewhere(site: Site
     site.check_record()
 
 
-def test_128_starts_of_one_epoch_run_within_ten_seconds_and_500_jobs_cost_little(site: Site) -> None:
-    site.cluster.run("sbatch", "-Q", "-o", "/dev/null", "-A", "nlp", "--array=0-371", "-N1", "--gpus-per-node=1", "--wrap=sleep 40")
+def test_128_starts_of_one_epoch_run_within_ten_seconds(site: Site) -> None:
+    quiet = ("-Q", "-o", "/dev/null", "-A", "nlp", "-N1", "--gpus-per-node=1")
+    site.cluster.run("sbatch", *quiet, "--array=0-371", "--wrap=sleep 40")
     script = "\n".join(
         f"sbatch -Q -o /dev/null -A {account} -N1 --gpus-per-node=1 {site.payload} 40" for account in ("nlp", "vision") * 64
     )

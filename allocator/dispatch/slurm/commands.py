@@ -57,9 +57,8 @@ class Commands:
 
     def _run(self, command: Sequence[str], text: str | None) -> subprocess.CompletedProcess[str]:
         environment = os.environ | {"SLURM_TIME_FORMAT": "standard", "LC_ALL": "C.UTF-8"}
-        given = {"input": text} if text is not None else {"stdin": subprocess.DEVNULL}
         try:
-            return subprocess.run(  # type: ignore[call-overload,no-any-return]
+            return subprocess.run(
                 [*_leash(), *command],
                 env=environment,
                 capture_output=True,
@@ -67,7 +66,7 @@ class Commands:
                 errors="replace",
                 timeout=self._timeout,
                 check=False,
-                **given,
+                input=text or "",
             )
         except FileNotFoundError as error:
             raise LauncherError(f"{command[0]} is not installed: install Slurm's client commands on this host") from error

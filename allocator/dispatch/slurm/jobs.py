@@ -16,7 +16,16 @@ MAX_ARRAY_TASKS = 100
 
 _HOLDS_NODES = frozenset({"RUNNING", "SUSPENDED", "CONFIGURING", "RESIZING", "SIGNALING", "STOPPED"})
 _ENDING = frozenset({"COMPLETING", "STAGE_OUT"})
-_WILL_NOT_START = ("BadConstraints", "ReqNodeNotAvail", "Assoc", "QOS", "JobArrayTaskLimit", "Partition", "Reservation", "Invalid")
+_WILL_NOT_START = (
+    "BadConstraints",
+    "ReqNodeNotAvail",
+    "Assoc",
+    "QOS",
+    "JobArrayTaskLimit",
+    "Partition",
+    "Reservation",
+    "Invalid",
+)
 """Reasons with which a released job waits for something else than its nodes."""
 
 Record = Mapping[str, Any]
@@ -138,11 +147,15 @@ def _gpus(record: Record, num_nodes: int) -> tuple[int, int, str | None]:
 
 
 def _is_eligible(record: Record, restarts: int, now: int) -> bool:
-    """Whether nothing but the allocator holds it back. After a requeue Slurm sets a begin time of its own: that one does not count."""
+    """Whether nothing but the allocator holds it back. The begin time that Slurm itself sets at a requeue does not count."""
     if values.text(record.get("dependency")):
         return False
     begin = values.instant(record.get("eligible_time")) or 0
-    return restarts > 0 or begin <= now or values.text(record.get("state_reason")) not in ("BeginTime", "JobHeldUser", "JobHeldAdmin")
+    return (
+        restarts > 0
+        or begin <= now
+        or values.text(record.get("state_reason")) not in ("BeginTime", "JobHeldUser", "JobHeldAdmin")
+    )
 
 
 def _problem(record: Record) -> str | None:

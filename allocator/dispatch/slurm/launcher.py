@@ -63,7 +63,7 @@ class SlurmLauncher:
         self._commands.feed([f"hold {job}" for job in jobs])
 
     def stop(self, jobs: Sequence[str]) -> None:
-        """Requeue and hold. `Incomplete` keeps Slurm from reviving what has ended; what may not be requeued is allowed to first."""
+        """Requeue and hold; what may not be requeued is allowed to first. `Incomplete`: what has ended is not revived."""
         self._commands.feed([f"update JobId={job} Requeue=1" for job in jobs])
         self._commands.feed([f"requeuehold Incomplete {job}" for job in jobs])
 
@@ -76,7 +76,7 @@ class SlurmLauncher:
         self._commands.feed([f"release {job}" for job in jobs])
 
     def retract(self, jobs: Sequence[str]) -> None:
-        """Hold first, then clear the nodes: a held job with a stale list never starts, a released one without a list starts anywhere."""
+        """Hold first, then clear the nodes: a held job never starts, a released one without a list starts anywhere."""
         self._commands.feed([f"hold {job}" for job in jobs])
         self._commands.feed([f"update JobId={job} ReqNodeList=" for job in jobs])
 
@@ -119,9 +119,8 @@ class SlurmLauncher:
 def _placement(order: StartOrder) -> str:
     number = len(order.nodes)
     split = f" TresPerNode=gres:gpu:{order.gpus_per_node}" if order.gpus_per_node else ""
-    return (
-        f"update JobId={order.job} NumNodes={number}-{number} ReqNodeList={','.join(order.nodes)} StartTime=now Switches=0{split}"
-    )
+    where = f"NumNodes={number}-{number} ReqNodeList={','.join(order.nodes)}"
+    return f"update JobId={order.job} {where} StartTime=now Switches=0{split}"
 
 
 def _list(shown: str, name: str) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ _KEY = re.compile(r"(?:^|\s)([A-Z][\w/:.-]*)=")
 _JOB_FIELDS = {
     "job_id": "JobId",
     "array_job_id": "ArrayJobId",
+    "array_max_tasks": "ArrayTaskThrottle",
     "account": "Account",
     "qos": "QOS",
     "partition": "Partition",

@@ -52,10 +52,8 @@ def _clock(text: str) -> int | None:
         return None
     days, *parts = (None if part is None else int(part) for part in found.groups())
     given = [part for part in parts if part is not None]
-    if days is not None:  # days-hours[:minutes[:seconds]]
-        scale = (3600, 60, 1)
-    else:  # minutes, minutes:seconds or hours:minutes:seconds
-        scale = {1: (60, 0, 0), 2: (60, 1, 0), 3: (3600, 60, 1)}[len(given)]
+    # days-hours[:minutes[:seconds]], or minutes, minutes:seconds, hours:minutes:seconds
+    scale = (3600, 60, 1) if days is not None else {1: (60,), 2: (60, 1), 3: (3600, 60, 1)}[len(given)]
     return (days or 0) * 86_400 + sum(part * unit for part, unit in zip(given, scale, strict=False)) or None
 
 
