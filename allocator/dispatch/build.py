@@ -25,6 +25,7 @@ LEAVING_SECONDS = 60
 """A job that is ending is expected to be gone within this time."""
 
 _STATES = {NodeCondition.DRAIN: "drain", NodeCondition.DOWN: "down"}
+"""A closed node on which something runs is a node of just these GPUs; one on which nothing does is as good as down."""
 
 
 def budgets_for(view: View, config: Config) -> list[dict[str, Any]]:
@@ -152,7 +153,7 @@ def _node(
     """One node. What others use is taken off; what runs there always fits, however the scheduler counts it."""
     gpus, cpus, memory = modelled
     depth = len(view.fabric.levels) - 1
-    closed = node.condition is NodeCondition.CLOSED
+    closed = node.condition is NodeCondition.CLOSED and gpus > 0
     document: dict[str, Any] = {
         "name": node.name,
         "pool": scope.pools[node.name],
@@ -163,6 +164,8 @@ def _node(
         "labels": dict.fromkeys(sorted(node.features), "yes"),
         "state": _STATES.get(node.condition, "up"),
     }
+    if node.condition is NodeCondition.CLOSED and not gpus:
+        document["state"] = "down"
     if node.reason:
         document["reason"] = node.reason
     for window in config.maintenance:
