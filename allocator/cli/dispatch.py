@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from allocator.cli.documents import write_json, write_lines
-from allocator.cli.solve import Engine, _positive
+from allocator.cli.solve import Engine, positive
 from allocator.cli.status import BAD_INPUT
 from allocator.domain import AllocatorError, Decision, Snapshot, SnapshotError
 
@@ -51,11 +51,11 @@ def slurm(
     shadow: Annotated[
         bool, typer.Option("--shadow", help="Decide beside the scheduler in charge; print the differences, do nothing.")
     ] = False,
-    interval: Annotated[float, typer.Option(metavar="S", callback=_positive, help="Seconds from epoch to epoch.")] = 10.0,
-    time_limit: Annotated[float, typer.Option(metavar="S", callback=_positive, help="Seconds for each decision.")] = 5.0,
+    interval: Annotated[float, typer.Option(metavar="S", callback=positive, help="Seconds from epoch to epoch.")] = 10.0,
+    time_limit: Annotated[float, typer.Option(metavar="S", callback=positive, help="Seconds for each decision.")] = 5.0,
     engine: Annotated[Engine, typer.Option(help="Engines that may answer.")] = Engine.PORTFOLIO,
     patience: Annotated[
-        float, typer.Option(metavar="S", callback=_positive, help="Seconds to wait for stops and starts to show.")
+        float, typer.Option(metavar="S", callback=positive, help="Seconds to wait for stops and starts to show.")
     ] = 10.0,
     record: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep every epoch's snapshot and decision there.")] = None,
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="A line per epoch on standard error.")] = False,

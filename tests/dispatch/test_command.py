@@ -78,7 +78,7 @@ def run(*args: str) -> int:
 def test_a_dry_run_prints_orders_and_leaves_no_trace(told: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("dispatch", "slurm", "--dry-run", "--engine", "greedy") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines == [], "n01 and n02 are taken, n03 drains, n04 is down"
+    assert lines == ["stop 3_1"]  # it is not protected, and n03 drains; n01 and n02 are taken, n04 is down
     assert not told.exists()
     assert not Path("allocator-journal.db").exists()
 
