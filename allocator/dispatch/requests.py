@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -31,30 +32,49 @@ KEY = "allocator"
 
 def requests_of(view: View, scope: Scope, config: Config, leaves: Collection[str]) -> Requests:
     """The request of every job in the scope. `leaves` are the ids of budgets that work can belong to."""
-    by_pool: dict[str, list[NodeFact]] = {}
-    for name, pool in scope.pools.items():
-        by_pool.setdefault(pool, []).append(view.nodes[name])
-    return {
-        key: _request(job, scope.accepted[key], by_pool, config, leaves, view.fabric.levels) for key, job in scope.jobs.items()
-    }
+    targets = _Targets(view, scope)
+    return {key: _request(job, scope.accepted[key], targets, config, leaves) for key, job in scope.jobs.items()}
+
+
+class _Targets:
+    """Which nodes a job could lie on. Jobs are many and their kinds are few: every answer is remembered."""
+
+    def __init__(self, view: View, scope: Scope) -> None:
+        self.levels = view.fabric.levels
+        self._by_pool: dict[str, list[NodeFact]] = {}
+        for name, pool in scope.pools.items():
+            self._by_pool.setdefault(pool, []).append(view.nodes[name])
+        self.nodes = cache(self._nodes)
+        self.forbidden = cache(self._forbidden)
+
+    def _nodes(self, pools: tuple[str, ...]) -> list[NodeFact]:
+        """The nodes of some pools."""
+        return [node for pool in pools for node in self._by_pool.get(pool, [])]
+
+    def _forbidden(self, pools: tuple[str, ...], partition: str, features: str) -> frozenset[str]:
+        """Those of the nodes that partition or, where labels cannot say it, features forbid."""
+        partitions, labels = set(partition.split(",")), plain_labels(features)
+        return frozenset(
+            node.name
+            for node in self.nodes(pools)
+            if (partition and not partitions & set(node.partitions))
+            or (labels is None and not fulfils(features, node.features))
+        )
 
 
 def _request(
-    job: JobFact,
-    pools: Sequence[str],
-    by_pool: Mapping[str, list[NodeFact]],
-    config: Config,
-    leaves: Collection[str],
-    levels: Sequence[str],
+    job: JobFact, pools: tuple[str, ...], targets: _Targets, config: Config, leaves: Collection[str]
 ) -> dict[str, Any]:
-    nodes = [node for pool in pools for node in by_pool.get(pool, [])]
+    nodes = targets.nodes(pools)
     shape = shape_of(job, nodes)
     defaults = {**config.qos.get(DEFAULT_QOS, {}), **config.qos.get(job.qos, {})}
-    request: dict[str, Any] = {"min_runtime": 0, **defaults, **_from_comment(job, levels)}
+    request: dict[str, Any] = {"min_runtime": 0, **defaults, **_from_comment(job, targets.levels)}
     if job.min_runtime is not None:
         request["min_runtime"] = job.min_runtime
     labels = plain_labels(job.features)
-    excluded = set(job.exclude) | {node.name for node in nodes if not _may_use(job, node, labels)}
+    excluded = targets.forbidden(pools, job.partition, job.features)
+    if job.exclude:
+        excluded |= {node.name for node in nodes} & set(job.exclude)
     request |= {
         "id": job.id,
         "allocation": allocation_of(job, leaves),
@@ -65,7 +85,7 @@ def _request(
         "memory_gib_per_task": shape.memory_gib,
         "pools": list(pools),
         "node_labels": dict.fromkeys(labels or (), "yes"),
-        "exclude_nodes": sorted(excluded & {node.name for node in nodes}),
+        "exclude_nodes": sorted(excluded),
         "resumable": job.resumable,
         "max_runtime": job.time_limit,
     }
@@ -78,12 +98,6 @@ def allocation_of(job: JobFact, leaves: Collection[str]) -> str:
     """The leaf that pays: the user under the account where there is one, else the account."""
     mine = f"{job.account}/{job.user}"
     return mine if mine in leaves or job.account not in leaves else job.account
-
-
-def _may_use(job: JobFact, node: NodeFact, labels: Collection[str] | None) -> bool:
-    """Whether partition and, where labels cannot say it, features allow a node."""
-    inside = not job.partition or bool(set(job.partition.split(",")) & set(node.partitions))
-    return inside and (labels is not None or fulfils(job.features, node.features))
 
 
 def _from_comment(job: JobFact, levels: Sequence[str]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from allocator.dispatch.facts import JobFact, JobState, View
@@ -32,13 +33,14 @@ def scope_of(view: View, pools: frozenset[str]) -> Scope:
     over. Pools are GPU types; separate fabrics are pools of their own.
     """
     every = pools_of(view)
+    targets_of = cache(lambda partition, kind: _targets(view, every, partition, kind))  # jobs are many, their kinds are few
     mine = {name: pool for name, pool in every.items() if not pools or pool in pools}
     jobs: dict[str, JobFact] = {}
     accepted: dict[str, tuple[str, ...]] = {}
     for job in view.jobs.values():
         if job.state is JobState.ENDED or job.gpus <= 0 or job.problem is not None:
             continue
-        targets = _targets(view, every, job)
+        targets = targets_of(job.partition, job.gpu_type)
         held = job.nodes if job.state is not JobState.WAITING else ()
         inside = all(name in mine for name in held) if held else targets <= set(mine.values())
         if inside:
@@ -59,12 +61,12 @@ def pools_of(view: View) -> dict[str, str]:
     return found
 
 
-def _targets(view: View, pools: Mapping[str, str], job: JobFact) -> set[str]:
-    """Pools with nodes of the job's partitions that have GPUs of its type; its type alone where there is none."""
-    partitions = set(job.partition.split(","))
+def _targets(view: View, pools: Mapping[str, str], partition: str, kind: str | None) -> set[str]:
+    """Pools with nodes of the partitions that have GPUs of the type; the type alone where there is none."""
+    partitions = set(partition.split(","))
     found = {
         pool
         for name, pool in pools.items()
-        if partitions & set(view.nodes[name].partitions) and job.gpu_type in (None, view.nodes[name].gpu_type)
+        if partitions & set(view.nodes[name].partitions) and kind in (None, view.nodes[name].gpu_type)
     }
-    return found or {job.gpu_type or UNTYPED}
+    return found or {kind or UNTYPED}

@@ -185,7 +185,7 @@ def test_a_controller_that_has_just_come_back_is_not_believed(tmp_path: Path) ->
 
 def test_commands_that_hang_or_are_missing(told: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script(told.parent / "bin" / "sinfo", "sleep 60")
-    with pytest.raises(LauncherError, match="more than 0.2 s"):
+    with pytest.raises(LauncherError, match=r"more than 0\.2 s"):
         Commands(timeout=0.2).read("sinfo")
     script(told.parent / "bin" / "scontrol", "echo 'Unable to contact slurm controller (connect failure)' >&2")
     with pytest.raises(LauncherError, match="slurmctld"):
