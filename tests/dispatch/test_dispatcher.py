@@ -128,10 +128,11 @@ def test_maintenance_drains_and_takes_back(site: Site) -> None:
     window = Maintenance(nodes=("n1",), start=now, end=now + 60, reason="firmware")
     site.config = replace(CONFIG, maintenance=(window,))
     site.epochs(1)
-    assert site.scheduler.nodes["n1"].condition is NodeCondition.DRAIN
+    shown = [site.scheduler.nodes["n1"].condition]
     site.scheduler.now = now + 60
     site.epochs(1)
-    assert site.scheduler.nodes["n1"].condition is NodeCondition.OPEN
+    shown.append(site.scheduler.nodes["n1"].condition)
+    assert shown == [NodeCondition.DRAIN, NodeCondition.OPEN]
 
 
 def test_a_rehearsal_changes_nothing(site: Site) -> None:

@@ -100,7 +100,10 @@ def test_running_work_lies_where_it_lies() -> None:
 
 
 def test_qos_defaults_then_the_job_itself() -> None:
-    qos = {"default": {"min_runtime": 600, "unfunded": "wait"}, "high": {"min_runtime": 1200, "priority": 5}}
+    qos: dict[str, dict[str, Any]] = {
+        "default": {"min_runtime": 600, "unfunded": "wait"},
+        "high": {"min_runtime": 1200, "priority": 5},
+    }
     config = Config(qos=qos)
     assert request(job(), config)["min_runtime"] == 600
     high = request(job(qos="high"), config)
