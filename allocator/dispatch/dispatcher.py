@@ -101,12 +101,13 @@ class Dispatcher:
         config, view, memory, scope, found = self._look(clock)
         self._journal.observe(memory, found.memory, found.usage, found.events)
         _tell(found)
+        self._executor.hold(found.strays)
         clock.lap("remember")
         memory = found.memory
         snapshot, decision, orders = self._decided(config, view, memory, scope, found, clock)
         if self._recorder is not None:
             self._recorder.record(snapshot, decision)
-        self._executor.prepare(orders)
+        self._executor.tend(orders)
         work = Undertaking(snapshot=snapshot, decision=decision, incarnations=incarnations(decision, view))
         effects = None
         if orders.begin_or_end_work:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from allocator.dispatch.facts import JobState, View
@@ -53,11 +53,14 @@ class Executor:
     ) -> None:
         self._launcher, self._patience, self._sleep, self._clock = launcher, patience, sleep, clock
 
-    def prepare(self, orders: Orders) -> None:
-        """What is harmless to do again, and needs no record: holds, drains, resumes."""
-        if orders.holds:
-            logger.warning("held, since they would start by themselves: %s", ", ".join(orders.holds))
-            self._launcher.retract(orders.holds)
+    def hold(self, jobs: Sequence[str]) -> None:
+        """Keep jobs from starting by themselves; harmless to do again, and done before anything is decided."""
+        if jobs:
+            logger.warning("held, since they would start by themselves: %s", ", ".join(jobs))
+            self._launcher.retract(jobs)
+
+    def tend(self, orders: Orders) -> None:
+        """Drain nodes and take them back; harmless to do again, and needs no record."""
         for reason, nodes in orders.drains.items():
             self._launcher.drain(nodes, reason)
         if orders.resumes:

@@ -38,10 +38,6 @@ class Launcher(Protocol):
         """What there is now."""
         ...
 
-    def hold(self, jobs: Sequence[str]) -> None:
-        """Keep waiting jobs from starting by themselves."""
-        ...
-
     def stop(self, jobs: Sequence[str]) -> None:
         """Stop running jobs and put them back into the queue, held. What has ended is never revived."""
         ...

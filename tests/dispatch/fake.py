@@ -128,7 +128,7 @@ class FakeScheduler:
         self._schedule()
         return shown
 
-    def hold(self, jobs: Sequence[str]) -> None:
+    def _hold(self, jobs: Sequence[str]) -> None:
         for job in self._followed(jobs):
             if job.state is JobState.WAITING:
                 self.jobs[job.id] = replace(job, held=True)
@@ -151,7 +151,7 @@ class FakeScheduler:
                 self.jobs[job.id] = replace(job, held=False)
 
     def retract(self, jobs: Sequence[str]) -> None:
-        self.hold(jobs)
+        self._hold(jobs)
         for job in self._followed(jobs):
             if job.state is JobState.WAITING:
                 self.jobs[job.id] = replace(job, wanted_nodes=())

@@ -156,7 +156,7 @@ def test_orders_are_lines_of_scontrol(told: Path) -> None:
     launcher = SlurmLauncher(Commands())
     launcher.stop(["1", "3_2"])
     launcher.retract(["2"])
-    launcher.hold([])
+    launcher.release([])
     launcher.release(["2"])
     launcher.drain(["n1", "n2"], "allocator: firmware")
     launcher.resume(["n1"])

@@ -58,10 +58,6 @@ class SlurmLauncher:
             now=now, jobs=read_jobs(job_records, now), nodes=nodes.read_nodes(node_records), fabric=fabric, accounts=tree
         )
 
-    def hold(self, jobs: Sequence[str]) -> None:
-        """Hold waiting jobs."""
-        self._commands.feed([f"hold {job}" for job in jobs])
-
     def stop(self, jobs: Sequence[str]) -> None:
         """Requeue and hold; what may not be requeued is allowed to first. `Incomplete`: what has ended is not revived."""
         self._commands.feed([f"update JobId={job} Requeue=1" for job in jobs])
