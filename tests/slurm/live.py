@@ -96,13 +96,13 @@ class Site:
 
     # the dispatcher in this process
 
-    def dispatcher(self, config: Callable[[], Config] | None = None) -> Dispatcher:
+    def dispatcher(self, config: Callable[[], Config] | None = None, patience: Patience | None = None) -> Dispatcher:
         """A dispatcher on this site's journal, recording every epoch."""
         return Dispatcher(
             self.launcher,
             Journal(str(self.journal_file)),
             lambda snapshot: allocate(snapshot, time_limit=5, engine="greedy"),
-            Executor(self.launcher, Patience()),
+            Executor(self.launcher, patience or Patience()),
             config or (lambda: load_config(self.config)),
             Recorder(self.folder / "record"),
         )
