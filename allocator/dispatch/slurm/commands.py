@@ -67,6 +67,7 @@ class Commands:
                 timeout=self._timeout,
                 check=False,
                 input=text or "",
+                process_group=0,  # Ctrl-C is for the dispatcher, which ends after the epoch, not for its command
             )
         except FileNotFoundError as error:
             raise LauncherError(f"{command[0]} is not installed: install Slurm's client commands on this host") from error
