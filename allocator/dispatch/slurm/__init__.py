@@ -1,0 +1,1 @@
+"""Slurm: its commands, their many formats, and the launcher made of them."""

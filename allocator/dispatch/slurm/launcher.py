@@ -1,0 +1,127 @@
+"""Slurm as a launcher: what it shows, and the orders it takes."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from allocator.dispatch.facts import Fabric, View
+from allocator.dispatch.launcher import LauncherError, NotReadyError, StartOrder
+from allocator.dispatch.slurm import accounts, nodes, text
+from allocator.dispatch.slurm.commands import Commands
+from allocator.dispatch.slurm.jobs import read_jobs
+from allocator.domain import Allocation
+
+logger = logging.getLogger(__name__)
+
+REFRESH = 60.0
+"""Seconds for which topology and accounts are taken as read: they cost half a second, and hardly change."""
+
+_TREE = ("sacctmgr", "-nP", "list", "associations", "tree", "format=account,user,parentname,share,grptres")
+
+
+class SlurmLauncher:
+    """Drives the Slurm that the commands on this host speak to.
+
+    Parameters
+    ----------
+    commands
+        Runs them.
+    read_accounts
+        False where budgets come from a file.
+    clock
+        Seconds since the epoch.
+    """
+
+    def __init__(self, commands: Commands, *, read_accounts: bool = True, clock: Callable[[], float] = time.time) -> None:
+        self._commands, self._read_accounts, self._clock = commands, read_accounts, clock
+        self._slow: tuple[float, Fabric, tuple[Allocation, ...]] | None = None
+        self._json = True
+
+    def view(self) -> View:
+        """What Slurm shows now.
+
+        Raises
+        ------
+        NotReadyError
+            Just after a restart of slurmctld, while nodes have not reported.
+        """
+        fabric, tree = self._slow_facts()
+        now = int(self._clock())
+        node_records, job_records = self._records()
+        if unknown := nodes.are_unknown(node_records):
+            raise NotReadyError(f"slurmctld has not heard of {len(unknown)} nodes yet: {', '.join(unknown[:4])}")
+        return View(
+            now=now, jobs=read_jobs(job_records, now), nodes=nodes.read_nodes(node_records), fabric=fabric, accounts=tree
+        )
+
+    def stop(self, jobs: Sequence[str]) -> None:
+        """Requeue and hold; what may not be requeued is allowed to first. `Incomplete`: what has ended is not revived."""
+        self._commands.feed([f"update JobId={job} Requeue=1" for job in jobs])
+        self._commands.feed([f"requeuehold Incomplete {job}" for job in jobs])
+
+    def place(self, orders: Sequence[StartOrder]) -> None:
+        """Name exactly the nodes. The number of nodes goes along: fewer names than nodes would make Slurm add its own."""
+        self._commands.feed([_placement(order) for order in orders])
+
+    def release(self, jobs: Sequence[str]) -> None:
+        """Release held jobs."""
+        self._commands.feed([f"release {job}" for job in jobs])
+
+    def retract(self, jobs: Sequence[str]) -> None:
+        """Hold first, then clear the nodes: a held job never starts, a released one without a list starts anywhere."""
+        self._commands.feed([f"hold {job}" for job in jobs])
+        self._commands.feed([f"update JobId={job} ReqNodeList=" for job in jobs])
+
+    def drain(self, names: Sequence[str], reason: str) -> None:
+        """Drain nodes."""
+        self._commands.read("scontrol", "update", f"NodeName={','.join(names)}", "State=DRAIN", f"Reason={reason}")
+
+    def resume(self, names: Sequence[str]) -> None:
+        """Take nodes back into service."""
+        self._commands.read("scontrol", "update", f"NodeName={','.join(names)}", "State=RESUME")
+
+    def _records(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Nodes and jobs, as JSON where this build of Slurm has it."""
+        if self._json:
+            found = self._commands.attempt("sinfo", "--json"), self._commands.attempt("squeue", "--json")
+            if found[0] is not None and found[1] is not None:
+                return _list(found[0], "nodes"), _list(found[1], "jobs")
+        shown = self._commands.read("scontrol", "-o", "show", "nodes"), self._commands.read("scontrol", "-o", "show", "jobs")
+        if self._json:
+            logger.warning("squeue --json is not to be had: reading the text of scontrol instead")
+            self._json = False
+        return text.node_records(shown[0]), text.job_records(shown[1])
+
+    def _slow_facts(self) -> tuple[Fabric, tuple[Allocation, ...]]:
+        """Topology and accounts, read anew from time to time."""
+        if self._slow is None or self._clock() - self._slow[0] > REFRESH:
+            fabric = nodes.read_fabric(self._commands.attempt("scontrol", "show", "topology") or "")
+            self._slow = self._clock(), fabric, self._accounts()
+        return self._slow[1:]
+
+    def _accounts(self) -> tuple[Allocation, ...]:
+        if not self._read_accounts:
+            return ()
+        shown = self._commands.attempt(*_TREE)
+        if shown is None and self._slow is not None:
+            return self._slow[2]  # slurmdbd is away: the tree of a minute ago is the better guess
+        return accounts.read_tree(shown or "")
+
+
+def _placement(order: StartOrder) -> str:
+    number = len(order.nodes)
+    split = f" TresPerNode=gres:gpu:{order.gpus_per_node}" if order.gpus_per_node else ""
+    where = f"NumNodes={number}-{number} ReqNodeList={','.join(order.nodes)}"
+    return f"update JobId={order.job} {where} StartTime=now Switches=0{split}"
+
+
+def _list(shown: str, name: str) -> list[dict[str, Any]]:
+    try:
+        found: list[dict[str, Any]] = json.loads(shown)[name]
+    except (ValueError, KeyError, TypeError) as error:
+        raise LauncherError(f"the JSON of Slurm has no list of {name}: {error}") from error
+    return found

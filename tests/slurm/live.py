@@ -1,0 +1,147 @@
+"""Work on the real Slurm of `cluster`, and what can be said of it from outside: by the jobs' own logs and the record."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from allocator import allocate, load_decision, load_snapshot
+from allocator.dispatch.config import Config, load_config
+from allocator.dispatch.dispatcher import Dispatcher, Epoch
+from allocator.dispatch.execute import Executor, Patience
+from allocator.dispatch.journal import Journal
+from allocator.dispatch.slurm.commands import Commands
+from allocator.dispatch.slurm.launcher import SlurmLauncher
+from allocator.domain import Decision, Snapshot
+from allocator.generate.hostlist import expand_hosts
+from allocator.record import Recorder, recorded
+from tests.slurm.cluster import SlurmCluster
+
+PAYLOAD = """#!/bin/bash
+log={folder}/out/${{SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}}${{SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}}
+trap 'echo "TERM $(date +%s.%N)" >> $log; exit 0' TERM
+echo "START $(date +%s.%N) ${{SLURM_RESTART_COUNT:-0}} $SLURM_JOB_NODELIST $SLURM_GPUS_ON_NODE" >> $log
+end=$(( $(date +%s) + ${{1:-60}} ))
+while [ $(date +%s) -lt $end ]; do sleep 0.2 & wait $!; done
+echo "END $(date +%s.%N)" >> $log
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """One start, as the job itself has seen it."""
+
+    at: float
+    incarnation: int
+    nodes: frozenset[str]
+    ended: str | None
+    ended_at: float = 0.0
+
+
+class Site:
+    """A cluster with payload, journal and record."""
+
+    def __init__(self, cluster: SlurmCluster, folder: Path, config: str = "") -> None:
+        self.cluster, self.folder = cluster, folder
+        for name in ("out", "record"):
+            (folder / name).mkdir(exist_ok=True)
+        self.payload = folder / "payload.sh"
+        self.payload.write_text(PAYLOAD.format(folder=folder))
+        self.payload.chmod(0o755)
+        self.config = folder / "dispatch.toml"
+        self.config.write_text(config)
+        self.journal_file = folder / "journal.db"
+        self.launcher = SlurmLauncher(Commands())
+
+    # work
+
+    def submit(self, account: str, *options: str, seconds: int = 60) -> str:
+        """Submit the payload; the id of the job."""
+        shown = self.cluster.run(
+            "sbatch", "--parsable", "-o", "/dev/null", "-A", account, *options, str(self.payload), str(seconds)
+        )
+        return shown.strip().split(";")[0]
+
+    def clear(self) -> None:
+        """End all work and wait until the nodes are empty."""
+        jobs = sorted(set(self.cluster.run("squeue", "-h", "-o", "%A").split()))
+        if jobs:
+            self.cluster.run("scancel", "--quiet", *jobs, check=False)
+        self.cluster.wait(lambda: not self.cluster.run("squeue", "-h", "-o", "%A"), 30, "end of all jobs")
+
+    def starts(self, job: str) -> list[Began]:
+        """The starts of a job, from its own log."""
+        path = self.folder / "out" / job
+        lines = path.read_text().splitlines() if path.exists() else []
+        found: list[Began] = []
+        for line in lines:
+            kind, at, *rest = line.split()
+            if kind == "START":
+                found.append(Began(float(at), int(rest[0]), frozenset(expand_hosts(rest[1])), None))
+            elif found:
+                last = found[-1]
+                found[-1] = Began(last.at, last.incarnation, last.nodes, kind, float(at))
+        return found
+
+    def states(self) -> dict[str, str]:
+        """The state of every job that Slurm still knows."""
+        shown = self.cluster.run("squeue", "-h", "-t", "all", "-r", "-o", "%i %T")
+        return dict(line.split() for line in shown.splitlines())
+
+    def nodes_of(self, job: str) -> frozenset[str]:
+        """Where Slurm says that a job runs."""
+        return frozenset(expand_hosts(self.cluster.run("squeue", "-h", "-j", job, "-t", "R", "-o", "%N").strip()))
+
+    # the dispatcher in this process
+
+    def dispatcher(self, config: Callable[[], Config] | None = None, patience: Patience | None = None) -> Dispatcher:
+        """A dispatcher on this site's journal, recording every epoch."""
+        return Dispatcher(
+            self.launcher,
+            Journal(str(self.journal_file)),
+            lambda snapshot: allocate(snapshot, time_limit=5, engine="greedy"),
+            Executor(self.launcher, patience or Patience()),
+            config or (lambda: load_config(self.config)),
+            Recorder(self.folder / "record"),
+        )
+
+    def until(self, dispatcher: Dispatcher, done: Callable[[Epoch], bool], seconds: float = 60.0) -> Epoch:
+        """Epoch after epoch until one satisfies the condition."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            epoch = dispatcher.epoch()
+            if done(epoch):
+                return epoch
+            time.sleep(0.5)
+        raise AssertionError(f"not within {seconds} s: {self.states()}")
+
+    # what the record says
+
+    def epochs(self) -> Iterator[tuple[Snapshot, Decision]]:
+        """Every epoch, in order."""
+        for epoch in recorded(self.folder / "record"):
+            yield load_snapshot(epoch.snapshot), load_decision(epoch.decision)
+
+    def check_record(self) -> None:
+        """Ensures that promises were carried over, kept or given up for a reason, and that jobs ran where it was decided."""
+        decided: dict[str, set[frozenset[str]]] = {}
+        promised: dict[str, tuple[int | None, int]] = {}
+        for snapshot, decision in self.epochs():
+            for work in snapshot.workloads:
+                run, known = work.run, promised.get(work.id)
+                if run is not None and known is not None and run.start_time == known[0]:
+                    assert (run.protected_until or 0) >= known[1], f"the promise of {work.id} was forgotten"
+                promised.pop(work.id, None)
+                if run is not None and run.protected_until is not None:
+                    promised[work.id] = run.start_time, run.protected_until
+            for stop in decision.preemptions:
+                until = promised.get(stop.workload, (None, 0))[1]
+                excused = any(row.workload == stop.workload for row in decision.contract_broken)
+                assert until <= decision.now or excused, f"{stop.workload} was stopped before {until}"
+            for start in decision.starts:
+                decided.setdefault(start.workload, set()).add(frozenset(start.placement))
+        for path in sorted((self.folder / "out").iterdir()):
+            for began in self.starts(path.name):
+                assert began.nodes in decided.get(path.name, set()), f"{path.name} ran on {sorted(began.nodes)}: never decided"
