@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from allocator.cli.documents import OutFile, SnapshotFile, check_writable, read_snapshot, write_result
-from allocator.domain import Decision
+from allocator.domain import Decision, Snapshot
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -59,7 +59,7 @@ def solve(
 
     left = max(time_limit - (time.monotonic() - started), _LEAST_PART * time_limit)
     decision = allocate(found, time_limit=left, engine=engine.value, seed=seed, gap=gap)
-    _report(decision, verbose=verbose)
+    _report(found, decision, verbose=verbose)
     from allocator.wire import encode_decision
 
     write_result(encode_decision(decision), out)
@@ -73,11 +73,11 @@ def check_engine(engine: Engine) -> None:
         raise typer.BadParameter(f"{engine.value} is not installed: choose one of {', '.join(ENGINES)}", param_hint="--engine")
 
 
-def _report(decision: Decision, *, verbose: bool) -> None:
+def _report(snapshot: Snapshot, decision: Decision, *, verbose: bool) -> None:
     """Warnings always, the summary where it is wanted; both on standard error."""
-    from allocator.cli.summary import summary_lines
+    from allocator.cli.summary import rejection_lines, summary_lines
 
-    for warning in decision.warnings:
+    for warning in [*rejection_lines(snapshot), *decision.warnings]:
         typer.echo(f"warning: {warning}", err=True)
     if verbose:
         for line in summary_lines(decision):

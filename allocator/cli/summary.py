@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from allocator.domain import Decision
+from allocator.domain import Decision, Snapshot
 
 _MOST_NAMES = 4
+_MOST_REJECTIONS = 5
 
 
 def summary_lines(decision: Decision) -> Iterator[str]:
@@ -22,6 +23,14 @@ def summary_lines(decision: Decision) -> Iterator[str]:
         )
     for note in decision.solver.notes:
         yield f"note          {note}"
+
+
+def rejection_lines(snapshot: Snapshot) -> Iterator[str]:
+    """What is wrong with the workloads that are rejected by name; the rest is decided, so nothing else would tell."""
+    for item in snapshot.rejected[:_MOST_REJECTIONS]:
+        yield f"rejected: {item.detail}"
+    if (more := len(snapshot.rejected) - _MOST_REJECTIONS) > 0:
+        yield f"rejected: {more} more; the `waiting` rows of the decision name them"
 
 
 def _solver_line(decision: Decision) -> str:

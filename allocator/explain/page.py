@@ -73,8 +73,14 @@ def named_values(pairs: Mapping[str, object]) -> Table:
 
 
 def indented_id(row: View) -> str:
-    """The id of a vertex, further to the right the deeper it lies."""
-    return f"{'  ' * row['depth']}{row['id']}"
+    """The id of a vertex, further to the right the deeper it lies.
+
+    An id that goes on from its parent's with a slash is not repeated: below `base` stands `/data`, not `base/data`. Rows that
+    do not tell their parent may stand without it, so theirs are whole.
+    """
+    above = row.get("parent")
+    own = row["id"].removeprefix(above) if above and row["id"].startswith(f"{above}/") else row["id"]
+    return f"{'  ' * row['depth']}{own}"
 
 
 def as_percent(share: float) -> str:

@@ -233,7 +233,7 @@ def _waiting_pairs(row: View, now: int) -> dict[str, object]:
         "not before": soonest,
         "in the way": listed(row["blockers"], 10) or None,
         "entitled since": None if row["entitled_since"] is None else clock(row["entitled_since"]),
-        "forecast": None if row["eta"] is None else clock(row["eta"]),
+        "forecast": None if row["eta"] is None else f"entitled about {clock(row['eta'])}",
     }
 
 

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -191,4 +192,12 @@ async def _refused(request: Request, error: RefusedError) -> Response:
 
 async def _unrouted(request: Request, error: HTTPException) -> Response:
     kind = _STATUSES.get(error.status_code, Kind.BAD_REQUEST)
-    return problem_response(note_of(request.scope), RefusedError(kind, str(error.detail), headers=error.headers))
+    details = {Kind.NOT_FOUND: "GET /openapi.json lists all there is", Kind.METHOD: _allowed(error)}
+    detail = details.get(kind, str(error.detail))
+    return problem_response(note_of(request.scope), RefusedError(kind, detail, headers=error.headers))
+
+
+def _allowed(error: HTTPException) -> str:
+    """Which methods there are at this place; the router names them in the header."""
+    methods = Headers(error.headers).get("allow", "")
+    return f"send {methods.replace(', ', ' or ')}" if methods else str(error.detail)

@@ -12,7 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from tests.cli.conftest import Invoke, write
-from tests.wire.documents import NOW
+from tests.wire.documents import NOW, document, job
 
 # --- solve ---------------------------------------------------------------------------------------------------------------
 
@@ -24,7 +24,19 @@ def test_solve_prints_the_decision_and_nothing_else(invoke: Invoke, snapshot: Pa
     assert [row["workload"] for row in result.json["starts"]] == ["w"]
     assert [row["reason"] for row in result.json["waiting"]] == ["invalid_request"]
     assert result.out.count(b"\n") == 1
-    assert result.err == ""
+
+
+def test_solve_warns_of_what_it_rejects_though_the_rest_is_decided(invoke: Invoke, tmp_path: Path) -> None:
+    works = [job("w"), *(job(f"bad{i}", tasks=-1) for i in range(7))]
+    result = invoke("solve", write(tmp_path / "snapshot.json", document(*works)), "--engine", "greedy")
+    lines = result.err.splitlines()
+    assert [line.partition(": ")[0] for line in lines] == ["warning"] * 6
+    assert lines[0].startswith("warning: rejected: $.workloads[?@.id=='bad0'].tasks: -1 is not valid here; give ")
+    assert lines[5] == "warning: rejected: 2 more; the `waiting` rows of the decision name them"
+
+
+def test_solve_is_silent_where_all_is_well(invoke: Invoke, tmp_path: Path) -> None:
+    assert invoke("solve", write(tmp_path / "snapshot.json", document(job("w"))), "--engine", "greedy").err == ""
 
 
 def test_solve_tells_how_long_the_whole_call_took_and_not_the_sum_of_that_and_its_parts(invoke: Invoke, snapshot: Path) -> None:

@@ -131,6 +131,13 @@ def test_long_names_are_folded_and_not_cut() -> None:
     assert "".join(char for char in name if char != " ")[:40] in folded
 
 
+def test_ids_that_are_paths_are_not_repeated_below_their_parents() -> None:
+    parents = {"base": None, "base/data": "base", "base/data/u1": "base/data", "basement": "base"}
+    tree = [budget(name, parent=parent) for name, parent in parents.items()]
+    lines = as_text(budgets_view(entitle(snapshot(nodes(1), tree)))).splitlines()
+    assert [line[:12].rstrip() for line in lines[4:8]] == ["base", "  /data", "    /u1", "  basement"]
+
+
 @pytest.mark.parametrize(
     ("seconds", "words"),
     [(0, "0 s"), (59, "59 s"), (60, "1 min"), (125, "2 min 5 s"), (3600, "1 h"), (3900, "1 h 05 min"), (90_000, "1 d 1 h")],

@@ -76,6 +76,7 @@ def test_paths_lead_nowhere_but_where_they_should(tokens: Path, path: str) -> No
     app = create_app(Settings(tokens=tokens))
     status, problem, _ = asyncio.run(speak(app, [], bearer(DECIDE), path=path))
     assert (status, problem["type"]) == (404, "urn:allocator:problem:not-found")
+    assert "/openapi.json" in problem["detail"]
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "TRACE"])
@@ -83,6 +84,7 @@ def test_only_post_decides(caller: Caller, method: str) -> None:
     answer = caller.client.request(method, "/v1/decisions", headers=bearer(DECIDE))
     assert (answer.status_code, kind_of(answer)) == (405, "method-not-allowed")
     assert answer.headers["allow"] == "POST"
+    assert answer.json()["detail"] == "send POST"
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", None])
