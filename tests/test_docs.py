@@ -169,6 +169,15 @@ def test_examples_fit_the_schema(name: str, tmp_path: Path) -> None:
     jsonschema.Draft202012Validator(schema).validate(document)
 
 
+def test_the_fields_without_a_default_are_those_of_the_schema(tmp_path: Path) -> None:
+    schema = json.loads(run(["allocator", "schema", "snapshot"], tmp_path).stdout)
+    kinds = [schema, *(schema["$defs"][name] for name in ("Cluster", "Node", "Allocation", "Usage", "Workload", "Run"))]
+    table = (DOCS / "howto" / "own-cluster.md").read_text(encoding="utf-8").partition("fields without a default")[2]
+    rows = [row.partition(". ")[0] for row in re.findall(r"^\| (?:the|a|its) (.*) \|$", table, re.MULTILINE)]
+    listed = [re.sub(r"\(.*?\)", "", row).partition("|")[2] for row in rows]
+    assert [re.findall(r"`(\w+)`", row) for row in listed] == [kind["required"] for kind in kinds]
+
+
 def test_every_rule_of_the_verifier_is_documented_under_its_name() -> None:
     table = (DOCS / "concepts.md").read_text(encoding="utf-8").partition("\n## Rules\n")[2].partition("\n## ")[0]
     assert re.findall(r"^\| `([a-z_]+)` \|", table, re.MULTILINE) == list(RULES)

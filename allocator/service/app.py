@@ -200,4 +200,4 @@ async def _unrouted(request: Request, error: HTTPException) -> Response:
 def _allowed(error: HTTPException) -> str:
     """Which methods there are at this place; the router names them in the header."""
     methods = Headers(error.headers).get("allow", "")
-    return f"send {methods.replace(', ', ' or ')}" if methods else str(error.detail)
+    return f"send {' or '.join(sorted(methods.split(', ')))}" if methods else str(error.detail)
