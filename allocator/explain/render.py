@@ -153,7 +153,7 @@ def _drains(rows: Sequence[View]) -> Table:
     table = new_table("Node", "Empty", "Free at", "Waits for")
     for row in rows[:MOST_ROWS]:
         free_at = None if row["free_at"] is None else clock(row["free_at"])
-        add_row(table, row["node"], "yes" if row["drained"] else "no", free_at, listed(row["waits_for"]))
+        add_row(table, row["node"], "yes" if row["drained"] else "no", free_at, listed(row["waits_for"]) or None)
     return table
 
 

@@ -48,7 +48,7 @@ from allocator.wire.decode import exact
 from allocator.wire.encode import snapshot_digest, to_wire
 from allocator.wire.shapes import problems
 from allocator.wire.snapshot_doc import ReservationDoc
-from allocator.wire.source import loads, plain, read_bytes, refuse_syntax
+from allocator.wire.source import loads, plain, read_bytes, refuse, refuse_syntax
 
 _MILLI = 1_000
 _TOTAL = "total_seconds"
@@ -126,7 +126,10 @@ def _read(data: bytes) -> DecisionDoc:
         return _DECODER.decode(data)
     except msgspec.ValidationError:
         msgspec.json.decode(data, type=Raw)  # raises if it is no JSON at all
-        raise SnapshotError(problems(loads(data), DecisionDoc, "$")) from None
+        found = loads(data)
+        if isinstance(found, dict) and "cluster" in found and "starts" not in found:
+            refuse("$", "this is a snapshot, not a decision", "give the decision; on the command line it comes second")
+        raise SnapshotError(problems(found, DecisionDoc, "$")) from None
 
 
 def _to_domain(doc: DecisionDoc) -> Decision:

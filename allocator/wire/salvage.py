@@ -52,6 +52,8 @@ def salvage(data: bytes) -> tuple[Draft, Unreadable]:
         If the document is not JSON at all, or not an object.
     """
     parts = _members(data, "$")
+    if "starts" in parts and "cluster" not in parts:
+        refuse("$", "this is a decision, not a snapshot", "give the snapshot; on the command line it comes first")
     nodes: list[Raw] | None = None
     frame: dict[str, Any] = {}
     sections: dict[str, list[Raw]] = {}

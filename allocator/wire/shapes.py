@@ -55,20 +55,20 @@ def _fields(cls: type) -> tuple[inspect.Field, ...]:
 
 
 def _check(value: Any, wanted: inspect.Type, path: str) -> Iterator[Issue]:
-    """Dispatch by kind; anything simple is left to the decoder itself."""
-    if isinstance(wanted, inspect.Metadata):
-        wanted = wanted.type
-    match wanted:
+    """Dispatch by kind; what is said of a simple value belongs to what would be valid."""
+    kind = wanted.type if isinstance(wanted, inspect.Metadata) else wanted
+    match kind:
         case inspect.StructType():
-            yield from _check_struct(value, wanted, path)
+            yield from _check_struct(value, kind, path)
         case inspect.DictType():
-            yield from _check_dict(value, wanted, path)
+            yield from _check_dict(value, kind, path)
         case inspect.ListType() | inspect.VarTupleType():
-            yield from _check_list(value, wanted, path)
+            yield from _check_list(value, kind, path)
         case inspect.UnionType():
-            yield from _check_union(value, wanted, path)
+            yield from _check_union(value, kind, path)
         case _:
-            yield from _check_scalar(value, wanted, path)
+            if not _scalar_fits(value, kind):
+                yield _issue(path, value, expectation(wanted))
 
 
 def _check_struct(value: Any, wanted: inspect.StructType, path: str) -> Iterator[Issue]:
@@ -114,11 +114,6 @@ def _check_union(value: Any, wanted: inspect.UnionType, path: str) -> Iterator[I
         for kind in wanted.types:
             if not isinstance(kind, inspect.NoneType):
                 yield from _check(value, kind, path)
-
-
-def _check_scalar(value: Any, wanted: inspect.Type, path: str) -> Iterator[Issue]:
-    if not _scalar_fits(value, wanted):
-        yield _issue(path, value, expectation(wanted))
 
 
 def _scalar_fits(value: Any, wanted: inspect.Type) -> bool:

@@ -28,7 +28,8 @@ from allocator.domain import (
     StopReason,
     WaitingRow,
 )
-from allocator.wire import decision_schema, decode_decision, encode_decision
+from allocator.wire import decision_schema, decode_decision, decode_snapshot, encode_decision
+from tests.wire.documents import document, encoded
 
 SOLVER = SolverReport(
     rung="exact",
@@ -147,6 +148,16 @@ def test_bad_decisions(change: dict[str, Any], message: str) -> None:
     with pytest.raises(SnapshotError) as caught:
         decode_decision(json.dumps(written(FULL) | change).encode())
     assert any(str(issue).startswith(message) for issue in caught.value.issues)
+
+
+def test_a_snapshot_in_place_of_a_decision_is_called_one_and_the_other_way_round() -> None:
+    for read, data, message in (
+        (decode_decision, encoded(document()), "$: this is a snapshot, not a decision; give the decision; "),
+        (decode_snapshot, encode_decision(FULL), "$: this is a decision, not a snapshot; give the snapshot; "),
+    ):
+        with pytest.raises(SnapshotError) as caught:
+            read(data)
+        assert [str(issue).startswith(message) for issue in caught.value.issues] == [True]
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"now": NaN}', b'{"now": 5', b"[" * 10**6])
