@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 from allocator.cli.documents import OutFile, SnapshotFile, check_writable, read_snapshot, write_result
-from allocator.domain import Decision
+from allocator.cli.status import tell
+from allocator.domain import Decision, printable
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -78,7 +79,7 @@ def _report(decision: Decision, *, verbose: bool) -> None:
     from allocator.cli.summary import summary_lines
 
     for warning in decision.warnings:
-        typer.echo(f"warning: {warning}", err=True)
+        tell("warning", warning)
     if verbose:
         for line in summary_lines(decision):
-            typer.echo(line, err=True)
+            typer.echo(printable(line), err=True)
