@@ -47,7 +47,8 @@ def apply(snapshot: Snapshot, decision: Decision, advance: int = 0) -> Snapshot:
     Raises
     ------
     SnapshotError
-        If the decision names unknown work, stops what does not run, starts what runs, or is later than the snapshot.
+        If the decision names unknown work or names some twice, stops what does not run, starts what runs, makes promises
+        to what it stops, or is later than the snapshot.
     """
     _check(snapshot, decision, advance)
     state = _State.of(snapshot, decision)
@@ -289,6 +290,7 @@ def _row_issues(snapshot: Snapshot, decision: Decision) -> list[Issue]:
             elif name in _NEEDS_RUN and work.run is None and not (name == "preemptions" and _has_stopped(work, decision)):
                 issues.append(_misfit(f"$.{name}[{index}].workload", f"{key} does not run"))
     stopped = {row.workload for row in decision.preemptions}
+    issues += _contradictions(decision, stopped)
     for index, row in enumerate(decision.starts):
         run = works[row.workload].run if row.workload in works else None
         if run is not None and row.workload not in stopped and not _is_start(run, row, decision.now):
@@ -298,7 +300,22 @@ def _row_issues(snapshot: Snapshot, decision: Decision) -> list[Issue]:
     return issues
 
 
-_NEEDS_RUN = frozenset({"preemptions", "promotions", "renewals"})
+def _contradictions(decision: Decision, stopped: set[str]) -> Iterable[Issue]:
+    """What no snapshot could carry out: the same row twice, and promises to what is stopped."""
+    for name, keys in _named_work(decision):
+        seen: set[str] = set()
+        for index, key in enumerate(keys):
+            path = f"$.{name}[{index}].workload"
+            if key in seen:
+                yield Issue(path=path, problem=f"{key} stands in {name} more than once", remedy="give each workload one row")
+            elif name in _PROMISES and key in stopped:
+                problem = f"{key} stands in {name}, but is stopped as well"
+                yield Issue(path=path, problem=problem, remedy="stop it, or make it a promise")
+            seen.add(key)
+
+
+_PROMISES = frozenset({"promotions", "renewals"})
+_NEEDS_RUN = _PROMISES | {"preemptions"}
 
 
 def _named_work(decision: Decision) -> list[tuple[str, Sequence[str]]]:

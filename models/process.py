@@ -65,7 +65,7 @@ class SolverProcess:
     def _wait(
         self, name: str, child: subprocess.Popen[bytes], talk: threading.Thread, answer: list[bytes | None], deadline: float
     ) -> EngineResult:
-        talk.join(max(0.0, deadline - time.monotonic()))
+        talk.join(min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX))
         if not talk.is_alive() and answer and answer[0]:
             result: EngineResult = pickle.loads(answer[0])
             return result

@@ -6,6 +6,8 @@ import os
 import pickle
 import struct
 import sys
+import threading
+import time
 import traceback
 from typing import IO
 
@@ -16,9 +18,13 @@ from allocator.models.registry import EXACT_ENGINES, exact_engine
 
 Request = tuple[str, EpochProblem, Limits, EpochSolution | None]
 
+PARENT_SECONDS = 0.5
+"""So often the child looks whether its parent is still there."""
+
 
 def main() -> None:
     """Serve one request after another. What solvers print goes to standard error, never into the answer."""
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     requests = sys.stdin.buffer
@@ -27,9 +33,19 @@ def main() -> None:
         write_message(answers, pickle.dumps(_answer(*pickle.loads(request))))
 
 
+def _end_with(parent: int) -> None:
+    """End this process soon after its parent, even in the middle of a search: a parent that is killed closes nothing."""
+    while os.getppid() == parent:
+        time.sleep(PARENT_SECONDS)
+    os._exit(1)
+
+
 def _answer(name: str, problem: EpochProblem, limits: Limits, guess: EpochSolution | None) -> EngineResult:
     try:
         return exact_engine(name)(problem, limits, guess)
+    except OverflowError as error:
+        # What the policy asks for is beyond the engine: no defect, and the message says what to do.
+        return EngineResult(name, Status.UNKNOWN, None, None, None, note=f"OverflowError: {error}")
     except Exception as error:
         # Reported, not hidden: the portfolio falls to the next rung and says why.
         traceback.print_exc()

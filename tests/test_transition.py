@@ -221,6 +221,27 @@ def test_a_decision_that_was_made_for_something_else_is_refused(rows: Decision, 
     assert problem in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("rows", "paths"),
+    [
+        ({"preemptions": (stop("r"), stop("r"))}, ["$.preemptions[1].workload"]),
+        ({"starts": (start("w"), start("w", "n2"))}, ["$.starts[1].workload"]),
+        (
+            {"preemptions": (stop("r"),), "promotions": (Promotion(workload="r", protected_until=NOW),)},
+            ["$.promotions[0].workload"],
+        ),
+        (
+            {"preemptions": (stop("r"),), "renewals": (Renewal(workload="r", protected_until=NOW),) * 2},
+            ["$.renewals[0].workload", "$.renewals[1].workload"],
+        ),
+    ],
+)
+def test_a_decision_that_contradicts_itself_is_refused(rows: dict[str, object], paths: list[str]) -> None:
+    with pytest.raises(SnapshotError) as caught:
+        transition.apply(snapshot(work("w"), running("r")), decision(**rows))
+    assert [issue.path for issue in caught.value.issues] == paths
+
+
 def test_every_misfit_is_named() -> None:
     with pytest.raises(SnapshotError) as caught:
         transition.apply(snapshot(), decision(starts=(start("a"), start("b", "n9"))), -1)

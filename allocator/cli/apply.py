@@ -11,9 +11,12 @@ from allocator.cli.documents import (
     OutFile,
     SnapshotFile,
     check_writable,
+    naming,
     read_pair,
     write_result,
 )
+from allocator.cli.status import tell
+from allocator.wire.scalars import TEN_YEARS
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -22,7 +25,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 def apply(
     snapshot: SnapshotFile,
     decision: DecisionFile,
-    advance: Annotated[int, typer.Option(metavar="S", min=0, help="Seconds that pass afterwards.")] = 0,
+    advance: Annotated[int, typer.Option(metavar="S", min=0, max=TEN_YEARS, help="Seconds that pass afterwards.")] = 0,
     out: OutFile = None,
 ) -> None:
     """Print the snapshot after a decision.
@@ -32,8 +35,10 @@ def apply(
     check_writable(out)
     before, decided = read_pair(snapshot, decision)
     from allocator import transition
-    from allocator.wire import encode_snapshot, is_other_snapshot
+    from allocator.wire import encode_successor, is_other_snapshot
 
     if other := is_other_snapshot(before, decided):
-        typer.echo(f"warning: {other}", err=True)  # no error: applying a decision twice is legal
-    write_result(encode_snapshot(transition.apply(before, decided, advance)), out)
+        tell("warning", other)  # no error: applying a decision twice is legal
+    with naming(decision):
+        after = encode_successor(transition.apply(before, decided, advance))
+    write_result(after, out)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from allocator.cli.documents import check_writable, write_lines, write_result
-from allocator.cli.status import DONE, NO
+from allocator.cli.status import DONE, NO, tell
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -106,7 +106,7 @@ def bench(  # noqa: PLR0917  (typer reads options from the signature)
     _write(own, csv, plot, report, record, (names or ["smoke"])[0])
     wrong = [run_line(run) for run in runs if run.violations and run.case.engine in ENGINES] + contradictions(runs)
     for line in wrong:
-        typer.echo(f"wrong: {line}", err=True)
+        tell("wrong", line)
     raise typer.Exit(NO if broken(findings) or wrong else DONE)
 
 

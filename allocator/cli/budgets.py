@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from allocator.cli.documents import STANDARD_INPUT, AsJson, SnapshotFile, read_changes, read_snapshot, write_view
+from allocator.cli.documents import STANDARD_INPUT, AsJson, SnapshotFile, naming, read_changes, read_snapshot, write_view
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -32,5 +32,8 @@ def budgets(
     if changes is None:
         view = budgets_view(entitlement)
     else:
-        view = try_view(entitlement, entitle(apply_changes(found, changes)), changes)
+        assert attempt is not None
+        with naming(attempt):
+            after = apply_changes(found, changes)
+        view = try_view(entitlement, entitle(after), changes)
     write_view(view, as_json=as_json)

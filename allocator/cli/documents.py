@@ -5,13 +5,15 @@ from __future__ import annotations
 import gzip
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from allocator.domain import Decision, Issue, Snapshot, SnapshotError, Workload
+from allocator.domain import Decision, Issue, Snapshot, SnapshotError, Workload, printable
 
 if TYPE_CHECKING:
     from allocator.wire.changes import ChangeSet
@@ -62,24 +64,53 @@ def read_request(name: str, snapshot: Snapshot) -> Workload:
 
 def check_writable(out: Path | None) -> None:
     """Refuse a file that cannot be written before anything is computed."""
-    if out is not None and (out.is_dir() or not os.access(out.parent, os.W_OK)):
+    if out is not None and not (_is_writable_stream(out) or (not out.is_dir() and os.access(out.resolve().parent, os.W_OK))):
         raise typer.BadParameter(f"{out} cannot be written: give a file in a folder that exists", param_hint="--out")
 
 
 def write_result(data: bytes, out: Path | None = None) -> None:
     """Write the result to a file, whole or not at all, or to standard output."""
     if out is None:
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
+        _write_standard_output(data)
         return
+    # no time stamp in compressed files: the same result gives the same bytes
+    packed = gzip.compress(data, mtime=0) if out.suffix == ".gz" else data
+    try:
+        if _is_writable_stream(out):
+            out.write_bytes(packed)
+        else:
+            _replace(out.resolve(), packed)
+    except OSError as error:
+        raise typer.BadParameter(f"{out} cannot be written ({error.strerror})", param_hint="--out") from error
+
+
+def _is_writable_stream(out: Path) -> bool:
+    """True for pipes and devices, such as /dev/null: they are written to, never replaced by a file."""
+    return out.exists() and not out.is_file() and not out.is_dir() and os.access(out, os.W_OK)
+
+
+def _replace(out: Path, data: bytes) -> None:
+    """Write beside the file and take its place, so that nobody sees half of it."""
     part = out.with_name(f"{out.name}.{os.getpid()}.part")
     try:
-        # no time stamp in compressed files: the same result gives the same bytes
-        part.write_bytes(gzip.compress(data, mtime=0) if out.suffix == ".gz" else data)
+        part.write_bytes(data)
         part.replace(out)
-    except OSError as error:
+    except OSError:
         part.unlink(missing_ok=True)
-        raise typer.BadParameter(f"{out} cannot be written ({error.strerror})", param_hint="--out") from error
+        raise
+
+
+def _write_standard_output(data: bytes) -> None:
+    if sys.stdout is None:
+        raise typer.BadParameter("standard output is closed: open it, or write to a file", param_hint="standard output")
+    try:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise  # the reader has seen all it wanted
+    except OSError as error:
+        message = f"cannot be written ({error.strerror}): make room, or write to another place"
+        raise typer.BadParameter(message, param_hint="standard output") from error
 
 
 def write_json(value: Any) -> None:
@@ -106,7 +137,7 @@ def write_view(view: Mapping[str, Any], *, as_json: bool) -> None:
 
 def write_lines(lines: Sequence[str]) -> None:
     """Print lines of text."""
-    write_result("".join(f"{line}\n" for line in lines).encode())
+    write_result("".join(f"{printable(line)}\n" for line in lines).encode())
 
 
 def _try(name: str, decode: Callable[[bytes], Any], issues: list[Issue]) -> Any:
@@ -117,19 +148,33 @@ def _try(name: str, decode: Callable[[bytes], Any], issues: list[Issue]) -> Any:
         return None
 
 
+@contextmanager
+def naming(name: str) -> Iterator[None]:
+    """Begin the paths of all issues with the name of the document they are in."""
+    try:
+        yield
+    except SnapshotError as error:
+        raise SnapshotError([replace(issue, path=f"{_shown(name)}: {issue.path}") for issue in error.issues]) from error
+
+
+def _shown(name: str) -> str:
+    return "<stdin>" if name == STANDARD_INPUT else name
+
+
+def _read_standard_input() -> bytes:
+    if sys.stdin is None:
+        raise OSError("it is closed")
+    return sys.stdin.buffer.read()
+
+
 def _read(name: str, decode: Callable[[bytes], T]) -> T:
     """Decode a file or standard input; the paths of its issues begin with its name."""
-    shown = "<stdin>" if name == STANDARD_INPUT else name
     try:
-        data = sys.stdin.buffer.read() if name == STANDARD_INPUT else Path(name).read_bytes()
+        data = _read_standard_input() if name == STANDARD_INPUT else Path(name).read_bytes()
     except OSError as error:
         problem = f"cannot be read ({error.strerror or error})"
         raise SnapshotError(
-            [Issue(path=shown, problem=problem, remedy="give a file that exists, or - for standard input")]
+            [Issue(path=_shown(name), problem=problem, remedy="give a file that exists, or - for standard input")]
         ) from error
-    try:
+    with naming(name):
         return decode(data)
-    except SnapshotError as error:
-        raise SnapshotError(
-            [Issue(path=f"{shown}: {issue.path}", problem=issue.problem, remedy=issue.remedy) for issue in error.issues]
-        ) from error

@@ -10,6 +10,7 @@ import typer
 
 from allocator.cli.documents import OutFile, check_writable, write_lines, write_result
 from allocator.cli.generate_trace import trace
+from allocator.cli.status import tell
 from allocator.generate import FAMILIES, generate_on_topology, generate_snapshot
 from allocator.generate.instant import parse_span
 from allocator.generate.topology_file import TopologyOptions
@@ -78,7 +79,7 @@ def snapshot(
             gpus=gpus, seed=seed, pools=pools, queue=queue, leaves=leaves, history=history, family=family or "mixed"
         )
     for note in notes:
-        typer.echo(f"note: {note}", err=True)
+        tell("note", note)
     write_result(encode_snapshot(made), out)
 
 

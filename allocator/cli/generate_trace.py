@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from allocator.cli.documents import OutFile, check_writable, write_result
+from allocator.cli.status import tell
 from allocator.domain.trace import Trace
 
 DEFAULT_JITTER = "10m"
@@ -54,7 +55,7 @@ def trace(
         given = {**common, **drawn, "days": _number_of_days(days)}
         made = _synthetic(scenario, {name: value for name, value in given.items() if value is not None})
     for note in made.notes:
-        typer.echo(f"note: {note}", err=True)
+        tell("note", note)
     write_result(encode_trace(made), out)
 
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 import typer.core
 
-from allocator.cli.status import BAD_INPUT, DONE, INTERNAL_ERROR, INTERRUPTED
+from allocator.cli.status import BAD_INPUT, DONE, INTERNAL_ERROR, INTERRUPTED, tell
 from allocator.domain import SnapshotError
 
 COMMANDS = (
@@ -58,11 +58,11 @@ def _status_of(error: Exception, *, debug: bool) -> int:
         return DONE  # the reader has seen all it wanted
     if isinstance(error, SnapshotError):
         for issue in error.issues:
-            typer.echo(f"error: {issue}", err=True)
+            tell("error", issue)
         return BAD_INPUT
     what = " ".join(f"{type(error).__name__}: {error}".split())
     hint = "" if debug else "; --debug shows where"
-    typer.echo(f"internal error: {what} (please report it together with the input{hint})", err=True)
+    tell("internal error", f"{what} (please report it together with the input{hint})")
     return INTERNAL_ERROR
 
 
@@ -120,8 +120,9 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         status = INTERRUPTED
     except Exception as error:  # outside a command: a command that cannot be imported
         status = _status_of(error, debug=debug)
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        _silence(sys.stdout)
+    if sys.stdout is not None:
+        try:
+            sys.stdout.flush()
+        except OSError:  # the reader is gone or the disk is full: whoever wrote has said so
+            _silence(sys.stdout)
     raise SystemExit(status)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import ssl
 from pathlib import Path
 from typing import Annotated
 
@@ -96,6 +97,25 @@ def _check_files(certificate: Path | None, key: Path | None, clients: Path | Non
     for path, name in ((certificate, "--certificate"), (key, "--key"), (clients, "--clients")):
         if path is not None and not os.access(path, os.R_OK):
             raise typer.BadParameter(f"{path} cannot be read: give a PEM file", param_hint=name)
+    if certificate is not None:
+        _check_pem(certificate, key, clients)
+
+
+def _check_pem(certificate: Path, key: Path | None, clients: Path | None) -> None:
+    """Ensures that the key is that of the certificate, and that the authorities of the clients are certificates."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(certificate, key)
+    except ssl.SSLError as error:
+        problem = f"{certificate} and {key} are no pair ({error}): give PEM files that belong together"
+        raise typer.BadParameter(problem, param_hint="--certificate") from error
+    try:
+        if clients is not None:
+            context.load_verify_locations(clients)
+    except ssl.SSLError as error:
+        raise typer.BadParameter(
+            f"{clients} holds no certificate ({error}): give a PEM file", param_hint="--clients"
+        ) from error
 
 
 def _check_folder(folder: Path | None) -> None:

@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 from allocator.cli.documents import OutFile, SnapshotFile, check_writable, read_snapshot, write_result
-from allocator.domain import Decision, Snapshot
+from allocator.cli.status import tell
+from allocator.domain import Decision, Snapshot, printable
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -78,7 +79,7 @@ def _report(snapshot: Snapshot, decision: Decision, *, verbose: bool) -> None:
     from allocator.cli.summary import rejection_lines, summary_lines
 
     for warning in [*rejection_lines(snapshot), *decision.warnings]:
-        typer.echo(f"warning: {warning}", err=True)
+        tell("warning", warning)
     if verbose:
         for line in summary_lines(decision):
-            typer.echo(line, err=True)
+            typer.echo(printable(line), err=True)

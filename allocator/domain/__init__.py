@@ -19,6 +19,7 @@ from allocator.domain.decision import (
 )
 from allocator.domain.errors import AllocatorError, InfeasibleError, Issue, OversizedError, SnapshotError
 from allocator.domain.policy import ExpressLane, Policy, Weights
+from allocator.domain.printable import printable
 from allocator.domain.snapshot import Rejection, Reservation, Snapshot
 from allocator.domain.workload import LastStop, Run, Segment, TopologyWish, Unfunded, Workload
 
@@ -58,4 +59,5 @@ __all__ = [
     "WaitingRow",
     "Weights",
     "Workload",
+    "printable",
 ]

@@ -9,6 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from allocator.domain import printable
 from allocator.explain.words import clock, duration
 
 MOST_ROWS = 40
@@ -22,12 +23,12 @@ WORDY |= {"Largest", "Empty"}
 
 def heading(text: str) -> Text:
     """A line that stands out."""
-    return Text(text, style="bold")
+    return Text(printable(text), style="bold")
 
 
 def sentence(text: str) -> Text:
     """Plain text, wrapped at the width of the page."""
-    return Text(text)
+    return Text(printable(text))
 
 
 def section(title: str, body: RenderableType, rows: Sequence[object]) -> Iterable[RenderableType]:
@@ -42,7 +43,7 @@ def warning_section(warnings: Sequence[str]) -> Iterable[RenderableType]:
     """The warnings as a list, at most `MOST_ROWS` of them."""
     table = Table.grid(padding=(0, 1))
     for warning in warnings[:MOST_ROWS]:
-        table.add_row(Text("-"), Text(warning))
+        table.add_row(Text("-"), Text(printable(warning)))
     if len(warnings) > MOST_ROWS:
         table.add_row(Text("-"), Text(f"{len(warnings) - MOST_ROWS} more"))
     yield from section("Warnings", table, warnings)
@@ -60,7 +61,11 @@ def new_table(first: str, *others: str) -> Table:
 
 def add_row(table: Table, *cells: object) -> None:
     """Add a row; numbers are grouped, None is a dash."""
-    table.add_row(*(Text("-" if cell is None else f"{cell:,d}" if type(cell) is int else str(cell)) for cell in cells))
+    table.add_row(*map(_cell, cells))
+
+
+def _cell(value: object) -> Text:
+    return Text("-" if value is None else f"{value:,d}" if type(value) is int else printable(str(value)))
 
 
 def named_values(pairs: Mapping[str, object]) -> Table:
@@ -68,7 +73,7 @@ def named_values(pairs: Mapping[str, object]) -> Table:
     table = Table.grid(padding=(0, 2))
     for name, value in pairs.items():
         if value is not None:
-            table.add_row(Text(name), Text(str(value)))
+            table.add_row(Text(name), Text(printable(str(value))))
     return table
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from itertools import product
 
 _RANGE = re.compile(r"^(\d+)(?:-(\d+))?$")
 MAX_HOSTS = 1_000_000
+"""More names than this in one item are a typing error, not a cluster."""
 
 
 def expand_hosts(text: str) -> list[str]:
@@ -39,6 +41,8 @@ def _split(text: str) -> list[str]:
 def _expand_item(item: str) -> list[str]:
     parts = re.split(r"\[([^\]]*)\]", item)
     choices = [_expand_ranges(part, item) if index % 2 else [part] for index, part in enumerate(parts)]
+    if math.prod(map(len, choices)) > MAX_HOSTS:
+        raise ValueError(f"{item!r} stands for more than {MAX_HOSTS:,} names")
     return ["".join(combination) for combination in product(*choices)]
 
 

@@ -21,7 +21,7 @@ from allocator.wire import (
     decode_decision,
     decode_snapshot,
     encode_decision,
-    encode_snapshot,
+    encode_successor,
     is_other_snapshot,
     snapshot_digest,
 )
@@ -176,7 +176,7 @@ def _apply(call: Call, begun: float) -> Answer:
     after = transition.apply(snapshot, decision, call.advance)
     other = is_other_snapshot(snapshot, decision)  # no error: applying a decision twice is legal
     headers = {"allocator-snapshot": snapshot_digest(after), **({"allocator-warning": _ascii(other)} if other else {})}
-    return Answer(body=encode_snapshot(after), headers=headers)
+    return Answer(body=encode_successor(after), headers=headers)
 
 
 def _explain(call: Call, begun: float) -> Answer:

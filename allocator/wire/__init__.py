@@ -5,6 +5,7 @@ from allocator.wire.decode import decode_snapshot, load_snapshot
 from allocator.wire.encode import encode_snapshot, snapshot_digest
 from allocator.wire.request import decode_request
 from allocator.wire.schema import decision_schema, snapshot_schema, trace_schema
+from allocator.wire.successor import encode_successor
 from allocator.wire.traces import decode_trace, encode_trace, load_trace
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "decode_trace",
     "encode_decision",
     "encode_snapshot",
+    "encode_successor",
     "encode_trace",
     "is_other_snapshot",
     "load_decision",

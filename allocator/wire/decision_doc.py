@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from allocator.domain import Reason, StopReason
-from allocator.wire.scalars import Count, Instant, Name
+from allocator.wire.scalars import Count, Instant, Name, PositiveCount
 from allocator.wire.snapshot_doc import Doc, FullDoc, ReservationDoc
 
 GpuSeconds = Annotated[float, Meta(description="GPU-seconds")]
@@ -18,7 +18,7 @@ class StartDoc(Doc, kw_only=True):
     """A workload starts, on exactly these nodes."""
 
     workload: Name
-    placement: Annotated[dict[Name, Annotated[int, Meta(ge=1)]], Meta(min_length=1, description="tasks per node")]
+    placement: Annotated[dict[Name, PositiveCount], Meta(min_length=1, description="tasks per node")]
     charged: Annotated[bool, Meta(description="false: free of charge, and never protected")]
     protected_until: Annotated[Instant | None, Meta(description="null where the start is free of charge")]
     express: Annotated[bool, Meta(description="in the express lane")] = False

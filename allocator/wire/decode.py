@@ -16,6 +16,7 @@ import msgspec
 from allocator.domain import Snapshot, SnapshotError
 from allocator.wire.consistency import check_consistency
 from allocator.wire.draft import Draft
+from allocator.wire.magnitude import check_magnitude
 from allocator.wire.requests import Requests, canonical_raw, reject
 from allocator.wire.runs import check_runs
 from allocator.wire.salvage import Unreadable, judge_unreadable, salvage
@@ -64,6 +65,7 @@ def _decode(data: bytes) -> Snapshot:
     judge_unreadable(draft, unreadable, requests)
     _judge_waiting(draft, requests)
     _check_rejected(draft)
+    check_magnitude(draft)
     if draft.issues:
         raise SnapshotError(draft.issues + draft.rejections)
     logger.debug("%d workloads decoded, %d rejected", len(draft.doc.workloads), len(draft.rejected))

@@ -26,8 +26,9 @@ class Draft:
         By section, the index in the document of each element of `doc`; a section that was read completely is absent.
     unread
         By section, names or ids of elements that could not be read: they exist, so nothing that refers to them is unknown.
-    cluster_known
-        False where the cluster itself could not be read; nothing is compared with it then.
+        An empty name stands for one whose own name could not be read: it may be any.
+    cluster_known, budgets_known
+        False where the cluster or the budget tree itself could not be read; nothing is compared with it then.
     """
 
     doc: SnapshotDoc
@@ -37,6 +38,7 @@ class Draft:
     positions: dict[str, Sequence[int]] = field(default_factory=dict)
     unread: dict[str, set[str]] = field(default_factory=dict)
     cluster_known: bool = True
+    budgets_known: bool = True
 
     def path(self, section: str, row: int) -> str:
         """The JSON path of element `row` of a section of `doc`."""
@@ -48,8 +50,9 @@ class Draft:
         self.issues.append(Issue(path=path, problem=problem, remedy=remedy))
 
     def knows(self, section: str, name: str) -> bool:
-        """True where the name belongs to an element that could not be read."""
-        return name in self.unread.get(section, ())
+        """True where the name belongs, or may belong, to an element that could not be read."""
+        unread = self.unread.get(section, ())
+        return name in unread or "" in unread
 
 
 def workload_path(key: str) -> str:

@@ -39,6 +39,8 @@ class Requests:
         self._nodes = _group_nodes(draft.doc.cluster.nodes)
         self._pools = sorted(self._nodes)
         self._num_gpus = {pool: sum(node.gpus for node in draft.doc.cluster.nodes if node.pool == pool) for pool in self._pools}
+        # A cluster of which something is missing refuses the document; what it cannot hold says nothing about a request.
+        self._comparable = draft.cluster_known and not draft.unread.get("cluster.nodes") and any(self._num_gpus.values())
         self._accepted: dict[tuple[object, ...], list[NodeDoc]] = {}
         self._sound: set[tuple[object, ...]] = set()
 
@@ -50,9 +52,11 @@ class Requests:
         key = (work.allocation, work.pools, labels, shape, work.tasks, levels)
         if key in self._sound:
             return []
-        found = [*self._check_allocation(work)]
+        found = [*self._check_allocation(work)] if self._draft.budgets_known else []
         if self._draft.cluster_known:
-            found += [*self._check_levels(work), *self._check_cluster(work)]
+            found += self._check_levels(work)
+        if self._comparable:
+            found += self._check_cluster(work)
         if not found:
             self._sound.add(key)
         return found
@@ -63,11 +67,20 @@ class Requests:
         if key in self._leaves or self._draft.knows("budgets", key):
             return
         if key in self._inner:
-            children = sorted(vertex.id for vertex in self._draft.doc.budgets if vertex.parent == key)
-            remedy = f"submit to a vertex without children, for example {show(children[0])}"
+            remedy = "submit to a vertex without children"
+            if leaf := self._leaf_below(key):
+                remedy += f", for example {show(leaf)}"
             yield _invalid(work, "allocation", f"{show(key)} is not a leaf of the budget tree", remedy)
         else:
             yield _invalid(work, "allocation", f"unknown allocation {show(key)}", nearest(key, sorted(self._leaves)))
+
+    def _leaf_below(self, key: str) -> str | None:
+        """The first leaf under a vertex; None where the tree is a cycle there."""
+        seen: set[str] = set()
+        while key in self._inner and key not in seen:
+            seen.add(key)
+            key = min(vertex.id for vertex in self._draft.doc.budgets if vertex.parent == key)
+        return key if key in self._leaves else None
 
     def _check_levels(self, work: WorkloadDoc) -> Iterable[Finding]:
         """Ensures that every level named exists."""

@@ -70,6 +70,7 @@ def salvage(data: bytes) -> tuple[Draft, Unreadable]:
     draft = _frame(frame)
     draft.doc.cluster.nodes = _read(draft, "cluster.nodes", nodes or [], NodeDoc)
     draft.cluster_known &= nodes is not None
+    draft.budgets_known = "budgets" in sections
     for section, elements in sections.items():
         if section != "workloads":
             setattr(draft.doc, section, _read(draft, section, elements, _SECTIONS[section]))

@@ -14,6 +14,8 @@ TEN_YEARS = 315_360_000
 
 Name = Annotated[str, Meta(min_length=1)]
 Instant = Annotated[int, Meta(ge=0, le=100_000_000_000, description="seconds since the Unix epoch")]
+Now = Annotated[int, Meta(ge=0, le=90_000_000_000, description="seconds since the Unix epoch")]
+"""The clock ends before the instants do, so that whatever is promised from now on can be written down."""
 Span = Annotated[int, Meta(ge=0, le=TEN_YEARS, description="seconds")]
 PositiveSpan = Annotated[int, Meta(ge=1, le=TEN_YEARS, description="seconds, at least 1")]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import inspect
 
-from allocator.domain import Issue
+from allocator.domain import Issue, printable
 
 _SHOWN = 60
 
@@ -24,7 +24,7 @@ def problems(value: Any, wanted: Any, path: str) -> list[Issue]:
 def show(value: Any) -> str:
     """A value as JSON, short enough for a message and safe for a terminal."""
     written = json.dumps(value, ensure_ascii=False, default=str)
-    text = "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in written[: _SHOWN + 1])
+    text = printable(written[: _SHOWN + 1])
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
 
 
@@ -38,7 +38,9 @@ def nearest(name: str, valid: Sequence[str], shown: int = 12) -> str:
     close = difflib.get_close_matches(name, valid, n=1) if len(valid) <= 10_000 else []
     if close:
         return f"did you mean {show(close[0])}?"
-    listed = ", ".join(show(item) for item in valid[:shown]) or "none is defined"
+    if not valid:
+        return "none is defined"
+    listed = ", ".join(show(item) for item in valid[:shown])
     return f"valid are {listed}" + (f" and {len(valid) - shown} more" if len(valid) > shown else "")
 
 
@@ -170,9 +172,9 @@ def _one_of(values: Sequence[object]) -> str:
 
 
 def _range(wanted: inspect.IntType | inspect.FloatType) -> str:
-    if wanted.ge is None or wanted.le is None:
+    if wanted.ge is None:
         return ""
-    return f" from {wanted.ge:,} to {wanted.le:,}"
+    return f", at least {wanted.ge:,}" if wanted.le is None else f" from {wanted.ge:,} to {wanted.le:,}"
 
 
 def _issue(path: str, value: Any, wanted: str) -> Issue:

@@ -14,6 +14,7 @@ from allocator.wire.scalars import (
     Name,
     NodeAmount,
     NodeGpus,
+    Now,
     Number,
     Part,
     PositiveCount,
@@ -207,7 +208,7 @@ class SnapshotDoc(FullDoc, kw_only=True):
     """The cluster, its budgets and its work at the instant `now`."""
 
     version: Literal[1]
-    now: Instant
+    now: Now
     cluster: Annotated[ClusterDoc, Meta(description="nodes and topology")]
     budgets: Annotated[list[AllocationDoc], Meta(description="the budget tree")]
     usage: Annotated[list[UsageDoc], Meta(description="time of work that has ended")] = []

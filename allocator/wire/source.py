@@ -115,4 +115,6 @@ def _unpack(data: bytes, limit: int) -> bytes:
             refuse("$", "the gzip data is truncated", "copy or write the file again, completely")
         parts.append(part)
         data = member.unused_data
+    if data.strip(b"\0"):  # zeros pad blocks
+        refuse("$", f"{len(data):,} bytes that are no gzip data follow the compressed document", "write the file again")
     return b"".join(parts)

@@ -128,6 +128,11 @@ def test_a_broken_file_is_refused_with_the_line(tmp_path: Path, text: str, line:
     assert problem in issue.problem
 
 
+def test_ranges_that_multiply_are_not_expanded() -> None:
+    with pytest.raises(ValueError, match="stands for more than 1,000,000 names"):
+        expand_hosts("n[1-9][1-99999][1-99999]")
+
+
 def test_host_lists() -> None:
     assert expand_hosts("r[1-2]n[01-02],x") == ["r1n01", "r1n02", "r2n01", "r2n02", "x"]
 

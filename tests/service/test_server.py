@@ -62,6 +62,18 @@ def test_a_folder_of_records_that_cannot_be_made(invoke: Invoke, tmp_path: Path)
     assert "cannot be made" in result.err
 
 
+def test_files_that_are_no_certificates(invoke: Invoke, tmp_path: Path, certificate: tuple[Path, Path]) -> None:
+    cert, key = certificate
+    (wrong := tmp_path / "wrong.pem").write_text("no certificate")
+    for files in (("--certificate", wrong, "--key", key), ("--certificate", cert, "--key", cert)):
+        result = invoke("serve", "--no-tokens", *files)
+        assert result.status == 2
+        assert "are no pair" in result.err
+    result = invoke("serve", "--no-tokens", "--certificate", cert, "--key", key, "--clients", wrong)
+    assert result.status == 2
+    assert "holds no certificate" in result.err
+
+
 def test_the_extra_is_named_where_it_is_missing(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "allocator.service.run", None)
     result = invoke("serve", "--no-tokens")

@@ -77,6 +77,13 @@ def test_truncated_gzip() -> None:
     assert "truncated" in issue_of(packed[:8])
 
 
+def test_what_follows_gzip_data_is_not_ignored() -> None:
+    data = encoded(document(job("w")))
+    packed = gzip.compress(data)
+    assert decode_snapshot(packed + bytes(512)) == decode_snapshot(data)
+    assert "4 bytes that are no gzip data follow" in issue_of(packed + b"junk")
+
+
 def test_damaged_gzip() -> None:
     packed = bytearray(gzip.compress(encoded(document(job("w")))))
     packed[len(packed) // 2] ^= 0xFF
