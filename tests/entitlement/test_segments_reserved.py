@@ -29,7 +29,6 @@ def test_its_start_moves_only_to_where_its_segments_fit() -> None:
     """Now there are two nodes free, as many as it takes, but in two racks; in two hours the one that drains does not count."""
     snap = racks(drain_deadline=NOW + 2 * HOUR)
     (one,) = entitle(snap).reserved
-
     assert (one.start, one.nodes) == (NOW + 2 * HOUR, 2)
     assert not one.due
 
