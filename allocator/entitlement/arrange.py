@@ -122,13 +122,13 @@ class _Arranger:
         return True
 
     def _over_limit(self, row: int) -> bool:
-        """Whether some vertex above could not hold the gang beside what it holds now: then no promise keeps it out."""
+        """Whether some vertex above could not hold the gang beside what is charged there now: then no promise keeps it out."""
         tree, contract, places = self.facts.tree, self.facts.contract, self.facts.places
         path = [vertex for vertex in tree.path(int(places.leaf[row])) if tree.gpu_limit[vertex] >= 0]
         if not path:
             return False
         held = np.zeros(len(tree), dtype=np.int64)
-        for other in np.flatnonzero(contract.held_before & (places.leaf != NO_LEAF)).tolist():
+        for other in np.flatnonzero(contract.held_before & contract.charged_before & (places.leaf != NO_LEAF)).tolist():
             held[list(tree.path(int(places.leaf[other])))] += contract.held_gpus[other]
         for other in (*self.kept, row):
             held[list(tree.path(int(places.leaf[other])))] += contract.gpus[other]
