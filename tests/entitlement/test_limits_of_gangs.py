@@ -16,7 +16,7 @@ from tests.builders import HOUR, NOW, budget, job, node, nodes, running, snapsho
 
 
 def limited(until: int, *more: Any, own: bool = False) -> Snapshot:
-    """`gang` fills the limit of its budget, in which `own` runs on a node that nobody needs; two nodes are promised for a while."""
+    """`gang` fills the limit of its budget, in which `own` runs on a node that nobody needs; `long` is promised the others."""
     works = [
         running("long", "a", {"n1": 1, "n2": 1}, 16, protected_until=until),
         running("own", "b", {"m1": 1}, 4, charged=own, protected_until=NOW + HOUR if own else None),
