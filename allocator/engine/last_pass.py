@@ -1,12 +1,13 @@
 """The last pass: takes back needless stops and starts what fits, so that the rules about single changes hold.
 
-`charged_first` and `minimal` are met by taking back, `work_conservation` and `unallocated_last` by starting. Each step
-only ever does what the rule asks; the verifier has the last word.
+`charged_first` and `minimal` are met by taking back, `funding` by charging, `work_conservation` and `unallocated_last` by
+starting. Each step only ever does what the rule asks; the verifier has the last word.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 
@@ -22,7 +23,7 @@ ROUNDS = 4
 def last_pass(ent: Entitlement, plan: Plan) -> Plan:
     """The plan with needless stops taken back, and everything promoted and started that the rules want."""
     for _ in range(ROUNDS):
-        mended = _start_what_fits(ent, _promote(ent, _take_back(ent, plan)))
+        mended = _start_what_fits(ent, _charge(ent, _take_back(ent, plan)))
         if mended == plan:
             break
         plan = mended
@@ -50,18 +51,31 @@ def _take_back(ent: Entitlement, plan: Plan) -> Plan:
     return Plan(starts, frozenset(stops), plan.promotions)
 
 
-def _promote(ent: Entitlement, plan: Plan) -> Plan:
-    """Promote what runs on uncharged although it is funded (`funding`), in order of submission."""
-    works, now = ent.works, ent.snapshot.now
-    room, promotions = Room(after_plan(ent, plan)), set(plan.promotions)
-    waiting = [int(row) for row in np.flatnonzero(works.promotable) if row not in plan.stops and row not in promotions]
-    for row in sorted(waiting, key=lambda row: (ent.snapshot.workloads[row].submit_time, row)):
+def _charge(ent: Entitlement, plan: Plan) -> Plan:
+    """Charge what runs on or starts uncharged although it is funded (`funding`), in order of submission.
+
+    Engines promote what they can; but a move that is taken back makes no new promise, and its funds are free again. A start on
+    nodes that drain before the promise ends waits, and may start elsewhere.
+    """
+    works, room = ent.works, Room(after_plan(ent, plan))
+    starts, promotions = dict(plan.starts), set(plan.promotions)
+    rows = [row for row, start in starts.items() if not start.charged and works.promise[row] > 0]
+    rows += [row for row in np.flatnonzero(works.promotable).tolist() if row not in plan.stops and row not in promotions]
+    for row in sorted(rows, key=lambda row: (ent.snapshot.workloads[row].submit_time, row)):
         nodes = list(room.placement[row])
-        in_time = np.all(ent.layout.promise_by[nodes] >= now + works.promise[row])
-        if in_time and room.funded(row, int(works.run_pool[row])):
+        if not room.funded(row, int(ent.layout.pool[nodes[0]])):
+            continue
+        until = ent.snapshot.now + int(works.promise[row])
+        if row not in starts and np.all(ent.layout.promise_by[nodes] >= until):
             room.promote(row)
             promotions.add(row)
-    return Plan(plan.starts, plan.stops, frozenset(promotions))
+        elif row in starts and np.all(ent.may_start_on(row, until)[nodes]):
+            room.promote(row)
+            starts[row] = replace(starts[row], charged=True)
+        elif row in starts:
+            room.stop(row, refund=True)
+            del starts[row]
+    return Plan(starts, plan.stops, frozenset(promotions))
 
 
 def _start_what_fits(ent: Entitlement, plan: Plan) -> Plan:

@@ -51,7 +51,7 @@ def arrange(facts: Facts) -> Arrangement:
     book = open_book(facts, arranger.available, arranger.planner)
     renewed = book.renew()
     arranger.reserve_all()
-    arranger.planner.advance()
+    arranger.planner.advance(facts.snapshot.workloads)
     return arranger.result(renewed, book.lapsing(renewed))
 
 
@@ -101,13 +101,14 @@ class _Arranger:
         one = in_domain(layout, draft, work, held.domain)
         if one is None:
             return None
-        nodes = held.nodes if work.topology.segment is not None else one.nodes
+        nodes = held.nodes if one.segmented else one.nodes
         return replace(one, nodes=nodes, start=held.start, eligible_since=held.eligible_since, bound=held.bound)
 
     def _draft(self, row: int) -> Reserved:
         nowhere = np.zeros(len(self.facts.layout.names), dtype=bool)
         pool, since = int(self.facts.places.home[row]), int(self.facts.since[row])
-        return Reserved(row, pool, (), nowhere, 0, self.now, int(self.facts.promise[row]), since)
+        segmented = self.facts.snapshot.workloads[row].topology.segment is not None
+        return Reserved(row, pool, (), nowhere, 0, self.now, int(self.facts.promise[row]), segmented, since)
 
     def _hold_funds(self, row: int) -> bool:
         """Take the cost of its promise off what is left for others; False where that is too little."""
@@ -121,13 +122,13 @@ class _Arranger:
         return True
 
     def _over_limit(self, row: int) -> bool:
-        """Whether some vertex above could not hold the gang beside what it holds now: then no promise keeps it out."""
+        """Whether some vertex above could not hold the gang beside what is charged there now: then no promise keeps it out."""
         tree, contract, places = self.facts.tree, self.facts.contract, self.facts.places
         path = [vertex for vertex in tree.path(int(places.leaf[row])) if tree.gpu_limit[vertex] >= 0]
         if not path:
             return False
         held = np.zeros(len(tree), dtype=np.int64)
-        for other in np.flatnonzero(contract.held_before & (places.leaf != NO_LEAF)).tolist():
+        for other in np.flatnonzero(contract.held_before & contract.charged_before & (places.leaf != NO_LEAF)).tolist():
             held[list(tree.path(int(places.leaf[other])))] += contract.held_gpus[other]
         for other in (*self.kept, row):
             held[list(tree.path(int(places.leaf[other])))] += contract.gpus[other]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,9 +41,13 @@ class Claimants:
 
 
 def read_claimants(
-    snapshot: Snapshot, layout: Layout, tree: BudgetTree, contract: Contract, places: Places, installed: IntArray, funds: Funds
-) -> Claimants:
-    """Walk the queue: what cannot be placed is out, the express lane comes first, the rest is funded in order."""
+    snapshot: Snapshot, layout: Layout, tree: BudgetTree, contract: Contract, places: Places, installed: IntArray, funds: Funds,
+    reserved: Set[str],
+) -> Claimants:  # fmt: skip
+    """Walk the queue: what cannot be placed is out, the express lane comes first, the rest is funded in order.
+
+    `reserved` are the ids of gangs that reservations are kept for.
+    """
     works, policy = snapshot.workloads, snapshot.policy
     # What counts as demand must not change with the promises of this very instant, so it asks for those before them.
     promise = promises(works, contract, places, tree, funds.available_before, policy)
@@ -55,7 +59,7 @@ def read_claimants(
     queue = queue_order(contract, places.leaf, decidable & wants & (contract.min_runtime > 0))
     fits_promise = np.array([verdict.fits_promise for verdict in health], dtype=bool)
     room = lane_room(contract, installed, policy)
-    express = lane_candidates(contract, queue, places.home, fits_promise, room, snapshot)
+    express = lane_candidates(contract, queue, places.home, fits_promise, room, snapshot, reserved)
     walk = _latched_first(snapshot, queue[(fits_promise & ~express)[queue]])
     funded = fund_in_order(tree, funds.available_before, walk, places, contract.gpus * promise)
     return Claimants(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 
 import numpy as np
 
 from allocator.entitlement.facts import Facts
 from allocator.entitlement.model import Forced
+from allocator.entitlement.places import NO_LEAF
 from allocator.entitlement.releases import Releases
 from allocator.entitlement.reserved import Reserved
 from allocator.topology import BoolArray, IntArray, place_tasks, shape_of, tasks_per_node
@@ -60,6 +61,7 @@ class _Clearing:
         self.firm -= leaves
         self.firm[:, layout.overdue] = 0
         self.stopped: set[int] = set()
+        self.stays = {row for row in np.flatnonzero(contract.running & ~gone).tolist() if facts.places.leaf[row] != NO_LEAF}
 
     def _use_of(self, row: int) -> dict[int, IntArray]:
         work = self.facts.snapshot.workloads[row]
@@ -71,6 +73,8 @@ class _Clearing:
     def start(self, one: Reserved) -> Reserved:
         """Give the gang the cheapest nodes of its domain that hold it, of equals those where it ran before, and clear them."""
         work, layout = self.facts.snapshot.workloads[one.row], self.facts.layout
+        if not self._within_limits(one.row, self.stays - {row for row in self.stays if self._gives_way(row)}):
+            return one
         usable = one.usable & (layout.deadline >= self.facts.snapshot.now + one.promise)
         room = np.where(usable, tasks_per_node(np.maximum(self.firm, 0), shape_of(work)), 0)
         whole = np.flatnonzero(room >= -(-work.tasks // one.nodes))
@@ -81,7 +85,8 @@ class _Clearing:
             mask[order[:count]] = True
             placement = place_tasks(layout, work, np.where(mask, room, 0))
             if placement is not None:
-                return replace(one, placement=placement, victims=self._clear(one.row, placement))
+                victims = self._clear(one.row, placement) | self._clear_limits(one.row)
+                return replace(one, placement=placement, victims=tuple(sorted(victims)))
         return one
 
     def _old_nodes(self, row: int) -> list[int]:
@@ -89,7 +94,7 @@ class _Clearing:
         placement = stop.placement if stop is not None and stop.placement is not None else {}
         return [index[name] for name in placement if name in index]
 
-    def _clear(self, gang: int, placement: dict[int, int]) -> tuple[int, ...]:
+    def _clear(self, gang: int, placement: dict[int, int]) -> set[int]:
         """Stop what does not fit beside the gang: uncharged and cheap work first, and nobody needlessly."""
         need = np.array(shape_of(self.facts.snapshot.workloads[gang]))
         stops: set[int] = set()
@@ -102,7 +107,33 @@ class _Clearing:
             if all(self._fits(node, stops - {row}) for node in self._use_of(row)):
                 stops.discard(row)
         self.stopped |= stops
-        return tuple(sorted(stops))
+        self.stays -= stops
+        return stops
+
+    def _clear_limits(self, gang: int) -> set[int]:
+        """Stop uncharged work under a `gpu_limit` that the gang would break, the cheapest first."""
+        stops: set[int] = set()
+        for vertex in self._path(gang):
+            for row in sorted(filter(self._gives_way, self.stays), key=self._rank):
+                if vertex in self._path(row) and not self._within_limits(gang, self.stays, (vertex,)):
+                    stops.add(row)
+                    self.stays.discard(row)
+        self.stopped |= stops
+        self.stays.add(gang)
+        return stops
+
+    def _gives_way(self, row: int) -> bool:
+        return bool(self.stoppable[row] and not self.facts.contract.charged[row])
+
+    def _within_limits(self, gang: int, stays: Set[int], path: Sequence[int] | None = None) -> bool:
+        """Whether the vertices above a gang, or some of them, could hold it beside what stays."""
+        limit, gpus = self.facts.tree.gpu_limit, self.facts.contract.gpus
+        above = [vertex for vertex in path or self._path(gang) if limit[vertex] >= 0]
+        held = {vertex: sum(int(gpus[row]) for row in stays if vertex in self._path(row)) for vertex in above}
+        return all(held[vertex] + gpus[gang] <= limit[vertex] for vertex in above)
+
+    def _path(self, row: int) -> tuple[int, ...]:
+        return self.facts.tree.path(int(self.facts.places.leaf[row]))
 
     def _rank(self, row: int) -> tuple[bool, int, int]:
         return bool(self.facts.contract.charged[row]), int(self.facts.lost_cost[row]), row

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
-from allocator.domain import Policy, Snapshot
+from allocator.domain import Policy, Snapshot, Workload
 from allocator.entitlement.arrange import Arrangement, arrange
 from allocator.entitlement.claimants import Claimants, read_claimants
 from allocator.entitlement.contract import Contract, read_contract
@@ -15,6 +16,7 @@ from allocator.entitlement.costs import lost_costs, order_costs
 from allocator.entitlement.curve import build_curves
 from allocator.entitlement.demand import Demand, add_up, installed_gpus, schedulable_gpus
 from allocator.entitlement.entitled import Claims, large_gangs, mark_entitled
+from allocator.entitlement.express import open_to
 from allocator.entitlement.facts import Facts
 from allocator.entitlement.funding import Funds, promises, read_funds
 from allocator.entitlement.model import Entitlement, Forced, Market, WorkTable
@@ -34,6 +36,23 @@ def entitle(snapshot: Snapshot, like: Entitlement | None = None) -> Entitlement:
     it. It never changes the result.
     """
     snapshot = _in_order(snapshot)
+    reserved = {held.workload for held in snapshot.reservations}
+    ent = _entitle(snapshot, like, reserved)
+    # Whoever loses its reservation is a candidate of the lane like any other: already now, as in the next call.
+    while lost := {work.id for work in _losers(ent, reserved) if open_to(work, snapshot.policy.express)}:
+        reserved -= lost
+        ent = _entitle(snapshot, like, reserved)
+    return ent
+
+
+def _losers(ent: Entitlement, reserved: Set[str]) -> Iterator[Workload]:
+    """Gangs among those with a reservation of an earlier decision that are kept none."""
+    kept = {one.row for one in ent.reserved}
+    return (work for row, work in enumerate(ent.snapshot.workloads) if work.id in reserved and row not in kept)
+
+
+def _entitle(snapshot: Snapshot, like: Entitlement | None, reserved: Set[str]) -> Entitlement:
+    """The facts, if gangs with these ids keep their reservations: then the lane is not open to them."""
     layout = build_layout(snapshot, None if like is None else like.layout)
     tree = _tree(snapshot, layout, like)
     contract = read_contract(snapshot, layout)
@@ -41,7 +60,7 @@ def entitle(snapshot: Snapshot, like: Entitlement | None = None) -> Entitlement:
     places = find_places(snapshot, layout, tree, contract, installed)
     usage = window_usage(snapshot, tree, layout.pools, snapshot.now)
     funds = read_funds(contract, places, tree, installed, usage[0], snapshot.policy, snapshot.now)
-    claimants = read_claimants(snapshot, layout, tree, contract, places, installed, funds)
+    claimants = read_claimants(snapshot, layout, tree, contract, places, installed, funds, reserved)
     demand = add_up(contract, places, claimants.funded, tree, len(layout.pools))
     market, alarm = _market(snapshot.policy, tree, installed, schedulable, usage, funds, demand)
     claims = _claims(snapshot.policy, contract, places, claimants, market)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Set
 
 import numpy as np
 
-from allocator.domain import Policy, Snapshot, Workload
+from allocator.domain import ExpressLane, Policy, Snapshot, Workload
 from allocator.entitlement.contract import Contract
 from allocator.topology import BoolArray, IntArray
 
@@ -32,22 +33,22 @@ def lane_candidates(
     placeable: BoolArray,
     room: IntArray,
     snapshot: Snapshot,
+    reserved: Set[str],
 ) -> BoolArray:
     """Mark the workloads that the lane has room for, one after the other in queue order, shape (num_workloads,).
 
-    One that does not fit what is left is passed over, and so is a gang that a reservation is kept for: it keeps that.
+    One that does not fit what is left is passed over, and so is a gang that a reservation is kept for (ids): it keeps that.
+    What has started at this very instant outside the lane was no candidate before either.
     `queue` lists rows; `placeable` is True where a start that is promised its min runtime fits the healthy cluster.
     """
-    works, policy = snapshot.workloads, snapshot.policy
-    reserved = {reservation.workload for reservation in snapshot.reservations}
-    lane = policy.express
+    works, lane = snapshot.workloads, snapshot.policy.express
     chosen = np.zeros(len(works), dtype=bool)
     left = room.tolist()
     by_user = Counter(works[row].user for row in np.flatnonzero(_in_lane(contract)).tolist())
-    short = (contract.min_runtime > 0) & (contract.min_runtime <= lane.min_runtime) & (contract.gpus <= lane.gpus)
+    short = (contract.min_runtime > 0) & (contract.min_runtime <= lane.min_runtime)  # few are left to be looked at one by one
     for row in queue[(short & contract.waiting_before & placeable)[queue]].tolist():
         work, gpus, pool = works[row], int(contract.gpus[row]), home[row]
-        if not _may_use(work) or work.id in reserved or by_user[work.user] >= lane.per_user or gpus > left[pool]:
+        if not open_to(work, lane) or work.id in reserved or by_user[work.user] >= lane.per_user or gpus > left[pool]:
             continue
         chosen[row] = True
         by_user[work.user] += 1
@@ -61,6 +62,8 @@ def _in_lane(contract: Contract) -> BoolArray:
     return in_lane
 
 
-def _may_use(work: Workload) -> bool:
-    """Whether the lane is open to it: its user is known, and no decision has stopped it."""
-    return work.user is not None and work.preempted == 0 and (work.stopped is None or not work.stopped.begun)
+def open_to(work: Workload, lane: ExpressLane) -> bool:
+    """Whether the lane is open to it: it is short and small, its user is known, and no decision has stopped it."""
+    small = 0 < work.min_runtime <= lane.min_runtime and work.gpus <= lane.gpus
+    fresh = work.preempted == 0 and (work.stopped is None or not work.stopped.begun) and (work.run is None or work.run.express)
+    return small and fresh and work.user is not None

@@ -59,7 +59,7 @@ class Planner:
         """Add a reservation of an earlier decision, if it still stands."""
         return self.accept(one)
 
-    def advance(self) -> None:
+    def advance(self, works: Sequence[Workload]) -> None:
         """Move each reservation to an earlier start where there is one."""
         for position, one in enumerate(self.found):
             if one.row < 0 or one.start <= self.now:
@@ -67,24 +67,25 @@ class Planner:
             for start in self._instants(one):
                 if start >= one.start:
                     break
-                self.found[position] = replace(one, start=start)
-                if self.all_stand():
+                self.found[position] = self._starting(one, works[one.row], start)
+                if self.found[position].nodes and self.all_stand():
                     break
                 self.found[position] = one
 
     def earliest(self, one: Reserved, work: Workload) -> Reserved | None:
         """The reservation with the earliest start at which it and all others stand; None if there is none."""
         for start in self._instants(one):
-            moved = replace(one, start=start)
-            if work.topology.segment is not None:
-                moved = self._whole_segments(moved, work)
+            moved = self._starting(one, work, start)
             if moved.nodes and self.accept(moved):
                 self.found.pop()
                 return moved
         return None
 
-    def _whole_segments(self, one: Reserved, work: Workload) -> Reserved:
-        """With segments a number of nodes says too little: it is kept all that are free by its start, if they hold the gang."""
+    def _starting(self, one: Reserved, work: Workload, start: int) -> Reserved:
+        """The reservation with another start. With segments it is kept all nodes free by then, none if they do not hold it."""
+        one = replace(one, start=start)
+        if not one.segmented:
+            return one
         nodes = one.usable & (self.releases.node <= one.start) & (self.layout.deadline >= one.start + one.promise)
         room = np.where(nodes, tasks_per_node(self.layout.capacity, shape_of(work)), 0)
         return replace(one, nodes=int(nodes.sum()) if can_place(self.layout, work, room) else 0)
@@ -134,7 +135,7 @@ class Planner:
         """Until when promises may be made on each node for the sake of reservations, NEVER where none stands.
 
         Nodes that are promised beyond the start anyway do not matter, nor do as many more as a reservation can spare, the
-        first by `order` (lowest first, shape (num_nodes,)).
+        first by `order` (lowest first, shape (num_nodes,)); with segments it can spare none.
         """
         return self.limits_but(order, None)
 
@@ -148,7 +149,7 @@ class Planner:
             in_time = one.usable & (self.releases.node <= start) & (self.layout.deadline >= start + one.promise)
             nodes = np.flatnonzero(in_time)
             nodes = nodes[np.lexsort((nodes, order[nodes]))]
-            spare = max(0, self.free_at(one, start) - one.nodes)
+            spare = 0 if one.segmented else max(0, self.free_at(one, start) - one.nodes)
             while spare and self._free_after(one, start, _without(in_time, nodes[:spare])) < one.nodes:
                 spare -= 1
             limit[nodes[spare:]] = np.minimum(limit[nodes[spare:]], start)

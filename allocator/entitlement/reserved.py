@@ -22,6 +22,8 @@ class Reserved:
         Nodes of the domain of which any `nodes` hold the gang, shape (num_nodes,).
     placement, victims
         Where it starts in this decision (node index -> tasks) and the rows that stop for it; empty before it is due.
+    segmented
+        Its gang has segments: a number of nodes says too little, so it is kept all that are free by its start.
     bound
         It starts by then, an epoch and down nodes apart.
     waits_for
@@ -37,6 +39,7 @@ class Reserved:
     nodes: int
     start: int
     promise: int
+    segmented: bool = False
     eligible_since: int = 0
     bound: int = 0
     waits_for: tuple[str, ...] = ()

@@ -112,7 +112,8 @@ class Watch:
                 assert decision.now <= bound + world.epoch, (self.seed, key, decision.now - bound)
             if held is None and key in works and key not in started:
                 waits = next(row for row in decision.waiting if row.workload == key)
-                assert waits.entitled_since is None or waits.reason is Reason.OVER_LIMIT, (self.seed, waits)
+                over = waits.reason is Reason.OVER_LIMIT or over_limit(world.snapshot, decision, key)
+                assert waits.entitled_since is None or over, (self.seed, waits)
                 self.seen["lost"] += 1
             if held is not None:
                 assert held.bound <= bound, (self.seed, key, held.bound - bound)
@@ -124,6 +125,23 @@ class Watch:
     def forgive(self) -> None:
         """Nodes went down, or victims did not leave: starts may be later than they were."""
         self.bounds = {}
+
+
+def over_limit(snapshot: Snapshot, decision: Decision, gang: str) -> bool:
+    """Whether some `gpu_limit` above a gang has no room for it beside what is charged there and gangs that are kept nodes."""
+    parents = {vertex.id: vertex.parent for vertex in snapshot.budgets}
+    limits = {vertex.id: vertex.gpu_limit for vertex in snapshot.budgets}
+    kept = {gang} | {held.workload for held in decision.reservations}
+    held: Counter[str] = Counter()
+    above = []
+    for work in snapshot.workloads:
+        vertex: str | None = work.allocation
+        while vertex is not None:
+            if work.id in kept or (work.run is not None and work.run.charged):
+                held[vertex] += work.gpus
+            above += [vertex] if work.id == gang else []
+            vertex = parents[vertex]
+    return any((limit := limits[vertex]) is not None and held[vertex] > limit for vertex in above)
 
 
 def play(seed: int, engine: str, epochs: int) -> Counter[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from allocator.domain import ExpressLane, LastStop, NodeState, Policy, Reservation, Workload
+from allocator.domain import ExpressLane, LastStop, NodeState, Policy, Reservation, Snapshot, Workload
 from allocator.entitlement import entitle
 from tests.entitlement.builders import HOUR, NOW, allocation, node, running, snapshot, work
 
@@ -95,13 +95,34 @@ def test_the_lane_must_keep_its_promise_on_a_draining_cluster() -> None:
     assert lane(quick("a"), drain_deadline=NOW + 1799) == []
 
 
+KEPT = Reservation(
+    workload="w", pool="p", domain=(), nodes=1, start=NOW + HOUR, eligible_since=NOW - HOUR, bound=NOW + 9 * HOUR
+)  # fmt: skip
+
+
+def busy(share: int) -> Snapshot:
+    """`w` waits for the node on which `r` is protected for an hour; its budget has some share."""
+    held = running("r", "n", leaf="B", gpus=8, granted_at=NOW - 9, protected_until=NOW + HOUR)
+    return snapshot([node("n")], [allocation("A", share), allocation("B")], [held, quick("w", 8)])
+
+
 def test_a_gang_keeps_its_reservation_rather_than_take_the_lane() -> None:
     # The lane was full when it was reserved for; room there now must not cost it the nodes that are being kept.
-    kept = Reservation(
-        workload="w", pool="p", domain=(), nodes=1, start=NOW + HOUR, eligible_since=NOW - HOUR, bound=NOW + 9 * HOUR
-    )
-    held = running("r", "n", leaf="B", gpus=8, granted_at=NOW - 9, protected_until=NOW + HOUR)
-    busy = snapshot([node("n")], [allocation("A"), allocation("B")], [held, quick("w", 8)])
-    ent = entitle(replace(busy, reservations=(kept,)))
+    ent = entitle(replace(busy(1), reservations=(KEPT,)))
     assert not ent.works.express.any()
     assert [ent.snapshot.workloads[one.row].id for one in ent.reserved] == ["w"]
+
+
+def test_a_gang_that_loses_its_reservation_may_take_the_lane_at_once() -> None:
+    """Its budget has nothing left: it is kept nothing, and the next call at this instant would not know that it ever was."""
+    now, again = entitle(replace(busy(0), reservations=(KEPT,))), entitle(busy(0))
+    assert now.reserved == again.reserved == ()
+    assert now.works.express.tolist() == again.works.express.tolist() == [False, True]
+
+
+@pytest.mark.parametrize("express", [True, False])
+def test_what_starts_now_counts_in_the_lane_only_if_it_starts_there(express: bool) -> None:
+    """A gang that was due has left its reservation behind: it must not take the room of others in the next call."""
+    begun = quick("g", 8)
+    run = running("x", "n00", since=0, granted_at=NOW, protected_until=NOW + 1800, express=express).run
+    assert lane(replace(begun, run=run), quick("w", 8)) == (["g"] if express else ["w"])
