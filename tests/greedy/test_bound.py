@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from allocator.domain import Snapshot
-from allocator.engine import allocate
+from allocator.engine import allocate, portfolio
 from allocator.entitlement import entitle
 from allocator.epoch import compile_epoch, value_of
 from allocator.generate import generate_snapshot
@@ -69,3 +69,12 @@ def test_nothing_in_time_is_no_bound() -> None:
     result = bound.solve(problem, Limits(0.0))
     assert result.solution is None or result.value == value_of(problem, result.solution)
     assert result.status in (Status.UNKNOWN, Status.FEASIBLE)
+
+
+@pytest.mark.parametrize("kind", [tiny_snapshot, tiny_contract, tiny_moves], ids=lambda kind: kind.__name__)
+def test_its_answers_keep_the_rules(kind: Callable[[int], Snapshot], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the verifier refuses is noted; small epochs get the step here as large ones do."""
+    monkeypatch.setattr(portfolio, "pays", lambda problem: True)
+    for seed in range(25):
+        decision = allocate(kind(seed), time_limit=LIMIT)
+        assert decision.solver.notes == ()
