@@ -99,6 +99,7 @@ class Dispatcher:
         self.recover()
         clock.lap("recover")
         config, view, memory, scope, found = self._look(clock)
+        ran = {key for key, job in memory.jobs.items() if job.held is not None}
         self._journal.observe(memory, found.memory, found.usage, found.events)
         _tell(found)
         self._executor.hold(found.strays)
@@ -113,7 +114,7 @@ class Dispatcher:
         if orders.begin_or_end_work:
             number = self._journal.begin(work)
             clock.lap("begin")
-            asked = self._executor.carry_out(orders)
+            asked = self._executor.carry_out(orders, ran)
             clock.lap("carry_out")
             effects = self._finish(number, work, memory, asked)
         else:

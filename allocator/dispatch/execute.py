@@ -24,11 +24,16 @@ _ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """Seconds to wait: for stopped jobs to leave, for released ones to run, and between two looks."""
+    """Seconds to wait: for stopped jobs to leave, for released ones to run, and between two looks.
+
+    `apart` lie between two runs of one job. Nodes tell runs of the same job apart by the second: they take what begins in the
+    second in which the last run was told to end for that run, and the scheduler then declares the job failed for good.
+    """
 
     stop: float = 10.0
     start: float = 10.0
     poll: float = 0.25
+    apart: float = 1.1
 
 
 class Executor:
@@ -66,8 +71,15 @@ class Executor:
         if orders.resumes:
             self._launcher.resume(orders.resumes)
 
-    def carry_out(self, orders: Orders) -> set[str]:
+    def carry_out(self, orders: Orders, ran: Collection[str] = ()) -> set[str]:
         """Stop, place, look, release, and wait until it shows.
+
+        Parameters
+        ----------
+        orders
+            What is to be done.
+        ran
+            Jobs that ran at the last look: a controller that crashed may have forgotten their runs, which their nodes have not.
 
         Returns
         -------
@@ -82,6 +94,9 @@ class Executor:
             logger.info("%s is put off: it or its nodes are not free yet", order.job)
         if not ready:
             return set()
+        if any(view.jobs[order.job].incarnation > 0 or order.job in ran for order in ready):
+            # counted from a look that shows the last run as over, so that it holds whatever the clocks of the hosts say
+            self._sleep(self._patience.apart)
         self._launcher.place(ready)
         view = self._launcher.view()
         placed = [order.job for order in ready if _is_placed(view, order)]

@@ -61,7 +61,8 @@ class FakeScheduler:
     """Nodes n1.. of 8 GPUs, jobs, and a clock that the test moves.
 
     Like Slurm it starts whatever is released: on the nodes it was told, on these and others where there are too few of them,
-    anywhere where there are none. Stopped jobs leave for one look. What a dead node takes down comes back not held.
+    anywhere where there are none. Stopped jobs leave for one look. What a dead node takes down comes back not held. What begins
+    in the second in which the last run of the job was told to end is taken for that run by the node, and the job has failed.
     """
 
     def __init__(self, nodes: int = 4, tick: Callable[[], None] = lambda: None) -> None:
@@ -71,6 +72,9 @@ class FakeScheduler:
         self.nodes = {f"n{number}": self._node(f"n{number}") for number in range(1, nodes + 1)}
         self.jobs: dict[str, JobFact] = {}
         self.starts: list[Started] = []
+        self.stillborn: list[str] = []
+        self._told_to_end: dict[str, int] = {}
+        self._waited = 0.0
         self.accounts = tuple(Allocation(id=name, parent=None, share=Fraction(1)) for name in ("a", "b"))
 
     @staticmethod
@@ -113,6 +117,16 @@ class FakeScheduler:
         for job in list(self.jobs.values()):
             if name in job.nodes and job.state is JobState.RUNNING:
                 self._requeue(job, held=False)
+
+    def forget(self, key: str) -> None:
+        """The controller has crashed and lost the start of a job: its nodes are told to end it, and it is not a requeue."""
+        self._told_to_end[key] = self.now
+        self.jobs[key] = replace(self.jobs[key], state=JobState.WAITING, held=True, nodes=(), start_time=None)
+
+    def pass_time(self, seconds: float) -> None:
+        """The dispatcher waits: the clock goes on."""
+        self._waited += seconds
+        self.now, self._waited = self.now + int(self._waited), self._waited % 1
 
     # what a launcher does
 
@@ -184,6 +198,7 @@ class FakeScheduler:
 
     def _requeue(self, job: JobFact, *, held: bool) -> None:
         leaving = JobState.LEAVING if held else JobState.WAITING
+        self._told_to_end[job.id] = self.now
         self.jobs[job.id] = replace(
             job,
             state=leaving,
@@ -211,6 +226,11 @@ class FakeScheduler:
         chosen += [name for name in free if name not in chosen][: max(0, job.num_nodes - len(chosen))]
         if len(chosen) == job.num_nodes:
             nodes = tuple(sorted(chosen))
+            if self._told_to_end.get(job.id) == self.now:
+                self.stillborn.append(job.id)
+                ended = replace(job, state=JobState.ENDED, nodes=nodes, start_time=self.now, end_time=self.now)
+                self.jobs[job.id] = ended
+                return
             self.jobs[job.id] = replace(job, state=JobState.RUNNING, nodes=nodes, start_time=self.now)
             self.starts.append(Started(job.id, job.incarnation, nodes, set(nodes) == set(job.wanted_nodes)))
 

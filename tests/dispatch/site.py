@@ -56,7 +56,7 @@ class Site:
         ticker = ticker or Ticker()
         self.scheduler.tick = ticker
         beats = iter(range(1_000_000))
-        executor = Executor(self.scheduler, Patience(stop=5, start=5), lambda _: None, lambda: float(next(beats)))
+        executor = Executor(self.scheduler, Patience(stop=5, start=5), self.scheduler.pass_time, lambda: float(next(beats)))
         return Dispatcher(self.scheduler, TickingJournal(str(self.file), ticker), self._decide, executor, lambda: self.config)
 
     def _decide(self, snapshot: Snapshot) -> Decision:
@@ -83,6 +83,7 @@ class Site:
         assert set(jobs) <= set(shown), "no job is lost"
         seen = [(start.job, start.incarnation) for start in self.scheduler.starts]
         assert len(seen) == len(set(seen)), "no run begins twice"
+        assert not self.scheduler.stillborn, "no run begins while the last one of its job is told to end"
         decided = {(row.workload, tuple(sorted(row.placement))) for decision in self.decisions for row in decision.starts}
         promises: dict[str, set[int | None]] = {}
         for decision in self.decisions:

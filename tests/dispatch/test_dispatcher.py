@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -121,6 +122,35 @@ def test_what_cannot_be_taken_back_stays_open(site: Site, monkeypatch: pytest.Mo
     scheduler.jobs["a1"] = replace(scheduler.jobs["a1"], num_nodes=1)
     site.epochs(2)
     assert scheduler.jobs["a1"].state is JobState.RUNNING
+
+
+def _node_fails(site: Site, node: str) -> None:
+    site.scheduler.fail_node(node)
+
+
+def _controller_crashes(site: Site, _node: str) -> None:
+    site.scheduler.forget("a1")
+
+
+def _user_requeues(site: Site, _node: str) -> None:
+    site.scheduler.stop(["a1"])
+    site.scheduler.view()
+
+
+@pytest.mark.parametrize("ending", [_node_fails, _controller_crashes, _user_requeues])
+def test_a_restart_keeps_apart_from_the_run_that_has_just_ended(site: Site, ending: Callable[[Site, str], None]) -> None:
+    site.scheduler.submit("a1", "a", num_nodes=2)
+    began = site.scheduler.now
+    (first,) = site.epochs(1, seconds=0)
+    assert site.scheduler.now == began, "nothing is waited for where no job has run"
+    ending(site, min(first.decision.starts[0].placement))
+    (second,) = site.epochs(1, seconds=0)
+    assert second.decision.starts, "it is restarted in the very epoch in which its end is seen"
+    assert not site.scheduler.stillborn
+    assert second.effects is not None
+    assert second.effects.started == {"a1"}
+    assert site.scheduler.jobs["a1"].state is JobState.RUNNING
+    assert site.scheduler.now > began
 
 
 def test_maintenance_drains_and_takes_back(site: Site) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import random
 import shutil
 import signal
 import socket
@@ -94,7 +95,7 @@ class SlurmCluster:
         """All nodes."""
         return [f"n{number:02d}" for number in range(1, self.nodes + 1)]
 
-    def run(self, *command: str, check: bool = True, timeout: float = 30.0, text: str | None = None) -> str:
+    def run(self, *command: str, check: bool = True, timeout: float = 120.0, text: str | None = None) -> str:
         """Run a command of Slurm and give what it printed."""
         done = subprocess.run(
             command, env=self.environment, capture_output=True, text=True, check=False, timeout=timeout, input=text
@@ -119,7 +120,7 @@ class SlurmCluster:
             self.start_controller()
             for name in self.names:
                 self.start_node(name)
-            self.wait(lambda: self.idle_nodes() == set(self.names), 60, "nodes")
+            self.wait(lambda: self.idle_nodes() == set(self.names), 180, "nodes")
         except BaseException:
             self.down()
             raise
@@ -127,7 +128,7 @@ class SlurmCluster:
     def start_controller(self) -> None:
         """Start slurmctld and wait until it answers."""
         self._daemon("slurmctld", ["slurmctld", "-D"])
-        self.wait(lambda: "is UP" in self.run("scontrol", "ping", check=False, timeout=5), 30, "slurmctld")
+        self.wait(lambda: "is UP" in self.run("scontrol", "ping", check=False, timeout=10), 120, "slurmctld")
 
     def start_node(self, name: str) -> None:
         """Start the slurmd of a node."""
@@ -137,6 +138,11 @@ class SlurmCluster:
     def idle_nodes(self) -> set[str]:
         """Nodes that are idle and answer."""
         return set(self.run("sinfo", "-h", "-N", "-t", "idle", "-o", "%N", check=False, timeout=10).split())
+
+    def wait_until_saved(self) -> None:
+        """Wait until slurmctld has saved what it knows of jobs now."""
+        saved, now = self.folder / "state" / "job_state", time.time()
+        self.wait(lambda: saved.exists() and saved.stat().st_mtime > now, 60, "the saved state")
 
     def add_accounts(self, shares: dict[str, int], user: str = "root") -> None:
         """Give each account of a flat tree its share, and `user` an association in it."""
@@ -224,7 +230,7 @@ class SlurmCluster:
         files |= {"seed-file": self.folder / "munge/seed"}
         options = [f"--{name}={path}" for name, path in files.items()]
         self._daemon("munged", ["munged", "--foreground", "--force", *options])
-        self.wait(self._munge_socket.exists, 10, "munged")
+        self.wait(self._munge_socket.exists, 60, "munged")
 
     def _start_accounting(self) -> None:
         data, sock = self.folder / "mysql" / "data", self.folder / "run" / "mysql" / "socket"
@@ -232,18 +238,18 @@ class SlurmCluster:
             shutil.chown(path, "mysql")
         common = ["--no-defaults", "--user=mysql", f"--datadir={data}"]
         make = ["mariadb-install-db", *common, "--auth-root-authentication-method=socket", "--skip-test-db"]
-        subprocess.run(make, check=True, timeout=120, **QUIET)  # type: ignore[call-overload]
+        subprocess.run(make, check=True, timeout=300, **QUIET)  # type: ignore[call-overload]
         small = ["--innodb-buffer-pool-size=64M", "--innodb-lock-wait-timeout=900", "--innodb-flush-log-at-trx-commit=0"]
         where = [f"--socket={sock}", f"--pid-file={self.folder / 'run/mysql/pid'}"]
         net = ["--bind-address=127.0.0.1", f"--port={self.ports[2]}", "--skip-log-bin"]
         self._daemon("mariadbd", ["mariadbd", *common, *small, *where, *net])
         client = ["mariadb", "--no-defaults", "-uroot", "-S", str(sock), "-e"]
-        self.wait(lambda: _succeeds([*client, "select 1"]), 60, "mariadbd")
+        self.wait(lambda: _succeeds([*client, "select 1"]), 180, "mariadbd")
         users = [f"create user slurm@'{host}' identified by 'slurm'" for host in ("127.0.0.1", "localhost")]
         grants = [f"grant all on slurm_acct_db.* to slurm@'{host}'" for host in ("127.0.0.1", "localhost")]
         self.run(*client, "; ".join([*users, "create database slurm_acct_db", *grants]))
         self._daemon("slurmdbd", ["slurmdbd", "-D"])
-        self.wait(lambda: _succeeds(["sacctmgr", "-n", "show", "cluster"], self.environment), 60, "slurmdbd")
+        self.wait(lambda: _succeeds(["sacctmgr", "-n", "show", "cluster"], self.environment), 180, "slurmdbd")
         self.run("sacctmgr", "-i", "add", "cluster", "loopback")
 
     def _write_files(self) -> None:
@@ -286,7 +292,7 @@ class SlurmCluster:
             *("SlurmctldDebug=info", "SlurmdDebug=error"),
             *("ProctrackType=proctrack/linuxproc", "TaskPlugin=task/none", "JobAcctGatherType=jobacct_gather/none"),
             *("SwitchType=switch/none", "MpiDefault=none", "SlurmdParameters=config_overrides"),
-            *("ReturnToService=1", "SlurmdTimeout=60", "SlurmctldTimeout=30", "InactiveLimit=0", "HealthCheckInterval=0"),
+            *("ReturnToService=1", "SlurmdTimeout=300", "SlurmctldTimeout=30", "InactiveLimit=0", "HealthCheckInterval=0"),
             *("KillWait=5", "MinJobAge=300", "MessageTimeout=20", "JobRequeue=1", "MaxArraySize=1001"),
             *("SchedulerType=sched/builtin", "PreemptType=preempt/none", "TopologyPlugin=topology/tree"),
             *("SelectType=select/cons_tres", "SelectTypeParameters=CR_Core_Memory", "DefMemPerCPU=1024"),
@@ -348,15 +354,15 @@ return slurm.SUCCESS
 
 
 def _free_ports(number: int) -> list[int]:
-    """Ports that nobody listens on; all are held while they are looked for, so that they differ."""
-    sockets = [socket.socket() for _ in range(number)]
-    try:
-        for item in sockets:
-            item.bind(("127.0.0.1", 0))
-        return [int(item.getsockname()[1]) for item in sockets]
-    finally:
-        for item in sockets:
-            item.close()
+    """Ports that nobody listens on, below those that the system gives to connections: it could give one away in between."""
+    found: list[int] = []
+    for port in random.sample(range(20_000, 32_000), 2_000):
+        with socket.socket() as item, contextlib.suppress(OSError):
+            item.bind(("127.0.0.1", port))
+            found.append(port)
+        if len(found) == number:
+            return found
+    raise CannotStartError(f"{number} free ports are not to be had")
 
 
 def _succeeds(command: Sequence[str], environment: dict[str, str] | None = None) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,9 @@ from allocator.domain import Decision, Snapshot
 from allocator.generate.hostlist import expand_hosts
 from allocator.record import Recorder, recorded
 from tests.slurm.cluster import SlurmCluster
+
+PATIENT = 180.0
+"""Seconds until a wait is given up. Every wait ends with what it waits for; this is for machines that do much else."""
 
 PAYLOAD = """#!/bin/bash
 log={folder}/out/${{SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}}${{SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}}
@@ -53,14 +56,15 @@ class Site:
         self.config = folder / "dispatch.toml"
         self.config.write_text(config)
         self.journal_file = folder / "journal.db"
-        self.launcher = SlurmLauncher(Commands())
+        self.ahead = 0
+        self.launcher = SlurmLauncher(Commands(timeout=120), clock=lambda: time.time() + self.ahead)
 
     # work
 
-    def submit(self, account: str, *options: str, seconds: int = 60) -> str:
-        """Submit the payload; the id of the job."""
+    def submit(self, account: str, *options: str, seconds: int = 3600) -> str:
+        """Submit the payload, which outlasts every test unless it is told otherwise; the id of the job."""
         shown = self.cluster.run(
-            "sbatch", "--parsable", "-o", "/dev/null", "-A", account, *options, str(self.payload), str(seconds)
+            "sbatch", "--parsable", "-o", "/dev/null", "-A", account, *options, str(self.payload), str(seconds), timeout=PATIENT
         )
         return shown.strip().split(";")[0]
 
@@ -69,7 +73,16 @@ class Site:
         jobs = sorted(set(self.cluster.run("squeue", "-h", "-o", "%A").split()))
         if jobs:
             self.cluster.run("scancel", "--quiet", *jobs, check=False)
-        self.cluster.wait(lambda: not self.cluster.run("squeue", "-h", "-o", "%A"), 30, "end of all jobs")
+        self.cluster.wait(lambda: not self.cluster.run("squeue", "-h", "-o", "%A"), PATIENT, "end of all jobs")
+
+    def later(self, seconds: int) -> None:
+        """Let time pass for the dispatcher, and for nobody else: a promise ends without anybody waiting for it."""
+        self.ahead += seconds
+
+    def wait_for_starts(self, jobs: Iterable[str], number: int = 1) -> None:
+        """Wait until the jobs themselves have seen so many starts."""
+        jobs = list(jobs)
+        self.cluster.wait(lambda: all(len(self.starts(job)) >= number for job in jobs), PATIENT, "the jobs' own logs")
 
     def starts(self, job: str) -> list[Began]:
         """The starts of a job, from its own log."""
@@ -96,18 +109,18 @@ class Site:
 
     # the dispatcher in this process
 
-    def dispatcher(self, config: Callable[[], Config] | None = None, patience: Patience | None = None) -> Dispatcher:
+    def dispatcher(self, config: Callable[[], Config] | None = None, patience: float = PATIENT) -> Dispatcher:
         """A dispatcher on this site's journal, recording every epoch."""
         return Dispatcher(
             self.launcher,
             Journal(str(self.journal_file)),
             lambda snapshot: allocate(snapshot, time_limit=5, engine="greedy"),
-            Executor(self.launcher, patience or Patience()),
+            Executor(self.launcher, Patience(stop=patience, start=patience)),
             config or (lambda: load_config(self.config)),
             Recorder(self.folder / "record"),
         )
 
-    def until(self, dispatcher: Dispatcher, done: Callable[[Epoch], bool], seconds: float = 60.0) -> Epoch:
+    def until(self, dispatcher: Dispatcher, done: Callable[[Epoch], bool], seconds: float = PATIENT) -> Epoch:
         """Epoch after epoch until one satisfies the condition."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:

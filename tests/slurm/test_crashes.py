@@ -15,7 +15,7 @@ import pytest
 
 from allocator.dispatch.launcher import LauncherError
 from tests.slurm.cluster import SlurmCluster
-from tests.slurm.live import Site
+from tests.slurm.live import PATIENT, Site
 
 pytestmark = pytest.mark.slow
 
@@ -58,7 +58,7 @@ class Service:
         begun = self._log().count(IN_CHARGE)
         with log:
             self.process = subprocess.Popen([*command, *options], env=os.environ, stdout=log, stderr=log)
-        site.cluster.wait(lambda: self._log().count(IN_CHARGE) > begun, 60, "the dispatcher")
+        site.cluster.wait(lambda: self._log().count(IN_CHARGE) > begun, PATIENT, "the dispatcher")
 
     def _log(self) -> str:
         return (self._site.folder / "dispatcher.log").read_text()
@@ -87,7 +87,7 @@ def finish(site: Site, jobs: list[str], seconds: float, *, ghosts: bool = False)
     With `ghosts` a job that Slurm shows as running has ended all the same if its own log says so: the controller was killed
     before it had saved the end, and finds out only minutes later.
     """
-    dispatcher = site.dispatcher()
+    dispatcher = site.dispatcher(patience=20)  # what waits for a node that only seems free is to be tried elsewhere
     end = time.monotonic() + seconds
     while left := [job for job in jobs if not _is_done(site, job, ghosts=ghosts)]:
         assert time.monotonic() < end, {job: (site.states().get(job), site.starts(job)) for job in left}
@@ -106,7 +106,7 @@ def _is_done(site: Site, job: str, *, ghosts: bool) -> bool:
     return state in ("COMPLETED", None) or (ghosts and state == "RUNNING" and bool(starts) and starts[-1].ended == "END")
 
 
-LAG = 8.0
+LAG = 10.0
 """Seconds for which slurmctld holds back what it knows before it saves it: an end inside them it may forget when it is killed,
 and then shows the job as waiting again. No dispatcher can tell such a job from one that never ran to its end."""
 
@@ -135,7 +135,7 @@ def test_the_dispatcher_is_killed_again_and_again(site: Site, fuzzing: bool) -> 
         service.start()
         time.sleep(rng.uniform(0.0, 3.0))
         service.kill()
-    finish(site, jobs, 600 if fuzzing else 90)
+    finish(site, jobs, 1200 if fuzzing else 2 * PATIENT)
     check(site, jobs)
 
 
@@ -145,11 +145,11 @@ def test_the_controller_is_killed_again_and_again(site: Site, fuzzing: bool) -> 
     service.start()
     for _ in range(10 if fuzzing else 1):
         jobs += submit_some(site, rng, 16)
-        time.sleep(rng.uniform(LAG - 1, LAG + 4))  # a submission that was not saved yet would be lost by Slurm itself
+        site.cluster.wait_until_saved()  # a submission that was not saved yet would be lost by Slurm itself
+        time.sleep(rng.uniform(0, LAG))
         kills.append(time.time())
         site.cluster.kill("slurmctld")
         site.cluster.start_controller()
-        time.sleep(6)
     service.kill()
-    finish(site, jobs, 600 if fuzzing else 90, ghosts=True)
+    finish(site, jobs, 1200 if fuzzing else 2 * PATIENT, ghosts=True)
     check(site, jobs, kills=kills)

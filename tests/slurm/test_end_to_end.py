@@ -11,16 +11,15 @@ from pathlib import Path
 import pytest
 
 from allocator.dispatch.config import Config, Maintenance
-from allocator.dispatch.execute import Patience
 from allocator.dispatch.facts import NodeCondition
 from allocator.wire.snapshot_doc import PolicyDoc
 from tests.slurm.cluster import SlurmCluster
-from tests.slurm.live import Site
+from tests.slurm.live import PATIENT, Site
 
 pytestmark = pytest.mark.slow
 
-PROMISE = 8
-"""Seconds that work is promised here."""
+PROMISE = 600
+"""Seconds that work is promised here: longer than a test takes, however slow the machine. Tests put the clock forward."""
 
 CONFIG = Config(
     policy=PolicyDoc(protection_cap=PROMISE, notice=5), qos={"default": {"min_runtime": PROMISE, "restart_time": 1}}
@@ -51,7 +50,7 @@ def test_every_kind_of_job_runs_on_exactly_the_decided_nodes(site: Site) -> None
     assert set(placements) == {*jobs[:-1], f"{jobs[-1]}_0", f"{jobs[-1]}_1"}
     assert epoch.effects.started == set(placements)
     assert after not in placements
-    site.cluster.wait(lambda: all(site.starts(job) for job in placements), 10, "the jobs' own logs")
+    site.wait_for_starts(placements)
     for job, nodes in placements.items():
         assert [began.nodes for began in site.starts(job)] == [nodes]
         assert site.nodes_of(job) == nodes
@@ -68,10 +67,10 @@ def test_fair_share_preempts_after_the_promise_and_reserves_before(site: Site) -
     assert first.effects.started == set(filling)
     gang = site.submit("vision", "-N8", "--gpus-per-node=8")
     second = dispatcher.epoch()
-    assert second.decision.now < first.decision.now + PROMISE
     assert not second.decision.preemptions, "what is promised is not stopped"
     assert [held.workload for held in second.decision.reservations] == [gang]
     assert second.decision.reservations[0].bound <= second.decision.now + 2 * PROMISE + 60
+    site.later(PROMISE)
     done = site.until(dispatcher, lambda epoch: epoch.effects is not None and gang in epoch.effects.started)
     assert site.nodes_of(gang) == next(frozenset(row.placement) for row in done.decision.starts if row.workload == gang)
     assert len(site.nodes_of(gang)) == 8
@@ -98,9 +97,12 @@ def test_a_drained_node_empties_when_the_promise_ends(site: Site) -> None:
         assert during.view.nodes[node].condition is NodeCondition.DRAIN
         assert [(row.node, row.drained) for row in during.decision.drains] == [(node, False)]
         assert site.nodes_of(job) == {node}, "its promise holds on a draining node"
+        site.wait_for_starts([job])
+        site.later(PROMISE)
         done = site.until(dispatcher, lambda epoch: any(row.drained for row in epoch.decision.drains))
         assert done.decision.drains[0].node == node
-        site.cluster.wait(lambda: bool(site.nodes_of(job)), 20, "the restart")
+        site.until(dispatcher, lambda _: bool(site.nodes_of(job)))
+        site.wait_for_starts([job], 2)
         assert node not in site.nodes_of(job)
         assert [began.incarnation for began in site.starts(job)] == [0, 1]
     finally:
@@ -123,11 +125,13 @@ def test_a_node_that_dies_is_reported_and_its_job_restarted_elsewhere(site: Site
     dispatcher = site.dispatcher(lambda: CONFIG)
     job = site.submit("nlp", "-N2", "--gpus-per-node=8")
     dispatcher.epoch()
+    site.wait_for_starts([job])
     nodes = site.nodes_of(job)
     dead = min(nodes)
     site.cluster.run("scontrol", "update", f"NodeName={dead}", "State=DOWN", "Reason=test")
     try:
         site.until(dispatcher, lambda _: bool(site.nodes_of(job)) and dead not in site.nodes_of(job))
+        site.wait_for_starts([job], 2)
     finally:
         site.cluster.run("scontrol", "update", f"NodeName={dead}", "State=RESUME")
     kinds = {row["kind"] for row in dispatcher._journal.rows("events") if row["subject"] == job}
@@ -135,20 +139,20 @@ def test_a_node_that_dies_is_reported_and_its_job_restarted_elsewhere(site: Site
     site.check_record()
 
 
-def test_128_starts_of_one_epoch_run_within_ten_seconds(site: Site) -> None:
+def test_128_starts_of_one_epoch_all_run(site: Site, fuzzing: bool) -> None:
     quiet = ("-Q", "-o", "/dev/null", "-A", "nlp", "-N1", "--gpus-per-node=1")
-    site.cluster.run("sbatch", *quiet, "--array=0-371", "--wrap=sleep 40")
+    site.cluster.run("sbatch", *quiet, "--array=0-371", "--wrap=sleep 600")
     script = "\n".join(
-        f"sbatch -Q -o /dev/null -A {account} -N1 --gpus-per-node=1 {site.payload} 40" for account in ("nlp", "vision") * 64
+        f"sbatch -Q -o /dev/null -A {account} -N1 --gpus-per-node=1 {site.payload} 3600" for account in ("nlp", "vision") * 64
     )
-    site.cluster.run("bash", "-c", script, timeout=120)
+    site.cluster.run("bash", "-c", script, timeout=PATIENT)
     waiting = [site.submit("nlp", "-N16", "--gpus-per-node=8", "--begin=now+1hour") for _ in range(2)]
-    dispatcher = site.dispatcher(lambda: CONFIG, Patience(start=60))
-    calm = os.getloadavg()[0] < (os.cpu_count() or 1)  # on a busy machine the time says nothing of the dispatcher
-    epoch = dispatcher.epoch()
+    calm = os.getloadavg()[0] < (os.cpu_count() or 1)
+    epoch = site.dispatcher(lambda: CONFIG).epoch()
     assert epoch.effects is not None
     assert len(epoch.effects.started) == 128
     seconds = epoch.seconds["carry_out"] + epoch.seconds["finish"]
-    assert seconds < 10 or not calm, f"{seconds:.1f} s"
+    # beside other tests, and on a busy machine, the time says nothing of the dispatcher
+    assert seconds < 10 or not (fuzzing and calm), f"{seconds:.1f} s"
     assert not set(waiting) & {work.id for work in epoch.snapshot.workloads}
     print({name: round(spent, 3) for name, spent in epoch.seconds.items()})  # noqa: T201
