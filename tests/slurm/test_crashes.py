@@ -139,6 +139,7 @@ def test_the_dispatcher_is_killed_again_and_again(site: Site, fuzzing: bool) -> 
     check(site, jobs)
 
 
+@pytest.mark.fuzz  # it hangs on how soon Slurm saves its state, which a busy machine can put off for a minute
 def test_the_controller_is_killed_again_and_again(site: Site, fuzzing: bool) -> None:
     rng = random.Random(2)
     service, jobs, kills = Service(site), [], []
