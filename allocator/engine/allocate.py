@@ -63,9 +63,9 @@ def allocate(
     seed
         Seed of the solvers; the same seed gives the same decision.
     gap
-        Share of the cluster's time at which to stop improving.
+        Share of the cluster's time at which to stop improving; what is proven to lie within it is `optimal`.
     previous
-        The decision of the epoch before. It may save time and never changes the answer.
+        The decision of the epoch before. It never changes the answer, and saves no time yet: `session` does.
     session
         What earlier calls for the same cluster have found (see `Session`). It saves time and never changes the answer.
     explain

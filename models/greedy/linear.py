@@ -131,7 +131,7 @@ class LinearModel:
         return PRIMAL_TOLERANCE + PRIMAL_TOLERANCE / 10 * moves
 
     def _largest_activity(self) -> float:
-        """What the rows that have one bound only could move by: the largest sums of their entries."""
+        """The largest sums of the entries of all rows: none moves further. Equalities, which do not move, only add caution."""
         upper = np.concatenate(self._upper)
         return float(sum(np.abs(np.asarray(value) * upper[column]).sum() for _, column, value in self._entries))
 
