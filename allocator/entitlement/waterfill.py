@@ -119,8 +119,7 @@ def fill(
     level: ObjectArray = np.full(demand.shape, None, dtype=object)
     alarm = np.zeros(capacity_milli.shape, dtype=np.bool_)
     if tree.sets:
-        top = tree.sets[0].rows
-        low, high = MILLI * floor[top].sum(axis=0), MILLI * demand[top].sum(axis=0)
+        low, high = _floor_and_demand(tree, floor, demand)
         entitled[ROOT] = np.maximum(low, np.minimum(capacity_milli, high))
         alarm = (low >= capacity_milli) & (high > capacity_milli) & (low > 0)
     for sets in tree.sets:
@@ -147,14 +146,19 @@ def hand_out(
     """
     given = np.zeros_like(demand, dtype=np.int64)
     if tree.sets:
-        top = tree.sets[0].rows
-        low, high = MILLI * floor[top].sum(axis=0), MILLI * demand[top].sum(axis=0)
+        low, high = _floor_and_demand(tree, floor, demand)
         given[ROOT] = np.maximum(low, np.minimum(capacity_milli, high))
     for sets in tree.sets:
         rows = sets.rows
         siblings = _siblings(sets, weight[rows], usage[rows], floor[rows], demand[rows], horizon)
         given[rows], _ = _fill_sets(siblings, given[sets.parents], first_submit[rows])
     return frozen(given)
+
+
+def _floor_and_demand(tree: BudgetTree, floor: IntArray, demand: IntArray) -> tuple[IntArray, IntArray]:
+    """What the children of the root have at least, and take at most, together: 1/1000 GPU, shape (num_columns,)."""
+    top = tree.sets[0].rows
+    return MILLI * floor[top].sum(axis=0), MILLI * demand[top].sum(axis=0)
 
 
 def _siblings(
