@@ -5,7 +5,7 @@
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV   ?= .venv
-JOBS   ?= 2
+JOBS   ?= 3
 BIN    := $(VENV)/bin
 LOCK   := .ci/requirements.lock
 READY  := $(VENV)/.ready

@@ -10,6 +10,7 @@ from allocator.entitlement import entitle
 from allocator.transition import apply
 from allocator.verify import verify
 from tests.engines.brute_force import TooLargeError, best_decision
+from tests.engines.seeds import FUZZ, chunks
 from tests.engines.tiny_contract import tiny_contract
 
 NAMES = ("portfolio", "greedy")
@@ -45,7 +46,7 @@ def check(seed: int, snapshot: Snapshot, name: str, best: int | None) -> bool:
     return decision.solver.objective == best
 
 
-@pytest.mark.parametrize("seeds", [range(start, start + 50) for start in range(0, 200, 50)], ids=str)
+@pytest.mark.parametrize("seeds", chunks(usual=200, long=2000, size=200 if FUZZ else 50))
 def test_no_engine_errs(seeds: range) -> None:
     good = dict.fromkeys(NAMES, 0)
     for seed in seeds:
