@@ -6,7 +6,7 @@ from allocator.planning.plan import Plan
 from allocator.planning.question import Question
 from allocator.planning.read import read_question, read_trace
 from allocator.planning.render import as_text, render
-from allocator.planning.solve import Answer, solve
+from allocator.planning.solver import Answer, solve
 from allocator.planning.templates import Templates
 from allocator.planning.view import plan_view
 

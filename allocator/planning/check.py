@@ -19,7 +19,7 @@ from allocator.planning.played import PoolPlan, asked_of, play_trace
 from allocator.planning.promise import delivered
 from allocator.planning.question import Question
 from allocator.planning.scenarios import Key
-from allocator.planning.solve import Answer
+from allocator.planning.solver import Answer
 from allocator.planning.templates import Templates
 from allocator.replay.options import ReplayOptions
 from allocator.replay.registry import make_policy

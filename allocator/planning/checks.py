@@ -162,7 +162,7 @@ def _replay_issues(doc: PlanDoc) -> Iterator[Issue]:
 
 
 def _curve_issues(doc: UtilisationDoc) -> Iterator[Issue]:
-    """A curve on which more GPUs deliver less has no least fleet."""
+    """A curve on which a higher load is served better has no least fleet."""
     pairs = list(zip(doc.loads, doc.delivered, strict=False))
     if len(doc.loads) != len(doc.delivered):
         problem = f"{len(doc.loads)} loads and {len(doc.delivered)} shares"
@@ -171,9 +171,6 @@ def _curve_issues(doc: UtilisationDoc) -> Iterator[Issue]:
         if next_load <= load or next_share > share:
             remedy = "let loads rise and shares fall"
             yield Issue(path=f"$.utilisation.loads[{at}]", problem=f"{next_load:g} after {load:g}", remedy=remedy)
-        elif (share - next_share) / (next_load - load) * next_load**2 > doc.busy:
-            problem = f"from {share:g} to {next_share:g} is too steep: a larger fleet would deliver less"
-            yield Issue(path=f"$.utilisation.delivered[{at}]", problem=problem, remedy="measure again with --measure")
 
 
 def _promise_issues(doc: PlanDoc) -> Iterator[Issue]:

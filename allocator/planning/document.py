@@ -127,11 +127,10 @@ class GrowthDoc(_Doc):
 
 
 class UtilisationDoc(_Doc):
-    """Measured: at which loads which part of demand is delivered, and which part of a fleet is busy where all is asked for."""
+    """Measured: which part of the demand is delivered at which loads."""
 
     loads: Annotated[list[Annotated[float, Meta(ge=0.01, le=10)]], Meta(min_length=1)]
     delivered: Annotated[list[Part], Meta(min_length=1)]
-    busy: Annotated[float, Meta(ge=0.01, le=1)]
 
 
 class ReplayDoc(_Doc):

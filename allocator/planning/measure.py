@@ -22,9 +22,7 @@ SHARES: dict[Key, Fraction] = {
     ("middle", POOL): Fraction(3, 10),
     ("small", POOL): Fraction(1, 5),
 }
-LOADS = (0.7, 0.8, 0.9)
-SATURATED = 1.0
-"""Demand for all there is. With more demand a fleet is a little busier; plans do not count on that."""
+LOADS = (0.7, 0.8, 0.9, 1.0, 1.1)
 
 
 def measure_utilisation(replay: ReplayDoc, templates: Templates) -> Utilisation:
@@ -34,9 +32,7 @@ def measure_utilisation(replay: ReplayDoc, templates: Templates) -> Utilisation:
         ran, asked = _play(replay, templates, load)
         share = sum(min(ran[key], asked[key]) for key in SHARES) / asked.total()
         shares.append(min([round(share, 3), *shares]))
-    ran, _ = _play(replay, templates, SATURATED)
-    gpu_seconds = _pool(replay).gpus * replay.hours * HOUR * replay.draws
-    return Utilisation(loads=LOADS, delivered=tuple(shares), busy=round(ran.total() / gpu_seconds, 3))
+    return Utilisation(loads=LOADS, delivered=tuple(shares))
 
 
 def as_toml(found: Utilisation) -> list[str]:
@@ -45,7 +41,6 @@ def as_toml(found: Utilisation) -> list[str]:
         "[utilisation]",
         f"loads = {list(found.loads)}",
         f"delivered = {list(found.delivered)}",
-        f"busy = {found.busy}",
     ]
 
 

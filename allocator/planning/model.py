@@ -179,4 +179,5 @@ class Model:
 
 def _value(variable: pulp.LpVariable) -> int:
     # A variable that neither a row nor the objective knows never reaches the solver: it is at its lower bound.
-    return int(round(variable.lowBound if variable.varValue is None else variable.varValue))
+    value: float = variable.lowBound if variable.varValue is None else variable.varValue
+    return round(value)

@@ -40,7 +40,7 @@ def needs_of(question: Question) -> Ints:
     found = np.zeros((*demand.shape[:3], len(question.pools)), dtype=np.int64)
     for p in range(len(question.pools)):
         least = needed(demand[..., p], owed[..., p], question.shares[:, p], question.required, question.utilisation)
-        step = gcd(*(row.gpus for row in question.hardware if row.pool == p))
+        step = gcd(*(row.gpus for row in question.hardware if row.pool == p)) or 1
         found[..., p] = -(-least // step) * step
     return found
 

@@ -1,11 +1,11 @@
 """What a fleet delivers, and the smallest fleet that delivers what is required: pure functions of arrays.
 
-A pool of C GPUs with demand d and shares b (they add up to 1) delivers to project v
+A pool of C GPUs with demand d, which adds up to D, and shares b, which add up to 1, delivers to project v
 
-    x_v = min(served(D / C) * d_v, level * b_v),      D = sum of d
+    x_v = min(most(D / C) * d_v, level * b_v)
 
-where the level is the largest one at which the x_v add up to no more than `busy * C`: the fair share that entitlement evens out
-over a window. `delivered` is the only place that knows it; `needed` inverts it.
+where the level is the largest one at which the x_v add up to no more than `served(D / C) * D`: the fair share that entitlement
+evens out over a window. `delivered` is the only place that knows it; `needed` inverts it.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def delivered(gpus: Floats | Ints, demand: Floats, shares: Floats, utilisation: 
     asked = np.where(shares > 0, demand, 0.0)
     total = asked.sum(-1, keepdims=True)
     load = np.divide(total, size, out=np.full(np.broadcast_shapes(total.shape, size.shape), np.inf), where=size > 0)
-    wanted = utilisation.served(load) * asked
-    level = _level(utilisation.busy * size[..., 0], wanted, shares)[..., None]
+    wanted = utilisation.most(load) * asked
+    level = _level((utilisation.served(load) * total)[..., 0], wanted, shares)[..., None]
     # An infinite level gives whoever has a share all that is wanted; without a share nothing is wanted here.
     return np.minimum(wanted, level * np.where(shares > 0, shares, 1.0))
 
@@ -52,10 +52,8 @@ def needed(demand: Floats, owed: Floats, shares: Floats, required: Floats, utili
 
     More GPUs deliver no less, so that bisection finds them.
     """
-    most = (
-        np.where(shares > 0, np.divide(owed, shares, out=np.zeros(owed.shape), where=shares > 0), 0).max(-1) / utilisation.busy
-    )
-    high = np.ceil(np.maximum(most, np.where(shares > 0, demand, 0).sum(-1) / utilisation.loads[0])).astype(np.int64) + 1
+    # At the lowest load that was measured everybody gets the same, and as much as anybody may be promised.
+    high = np.ceil(np.where(shares > 0, demand, 0).sum(-1) / utilisation.loads[0]).astype(np.int64) + 1
     low = np.zeros_like(high)
     while np.any(low < high):
         middle = (low + high) // 2

@@ -152,4 +152,4 @@ def _utilisation(doc: PlanDoc) -> Utilisation:
     given = doc.utilisation
     if given is None:
         return MEASURED
-    return Utilisation(loads=tuple(given.loads), delivered=tuple(given.delivered), busy=given.busy)
+    return Utilisation(loads=tuple(given.loads), delivered=tuple(given.delivered))

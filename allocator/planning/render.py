@@ -40,11 +40,14 @@ def _parts(view: View) -> Iterable[RenderableType]:
     played = view.get("replay", {"rows": ()})["rows"]
     yield from section("Replayed", _replayed(played), played)
     if played:
-        how = view["replay"]
-        yield sentence(
-            f"{how['policy']}, at most {how['gpus']:,d} GPUs of each pool, {how['hours']:,d} h, "
-            f"{counted(how['draws'], 'draw')} of jobs; largest difference {max(abs(row['difference']) for row in played) * 100:.1f} points"
-        )
+        yield sentence(_how(view["replay"]))
+
+
+def _how(replay: View) -> str:
+    """How it was replayed, and how far the replay is from the plan."""
+    apart = max(abs(row["difference"]) for row in replay["rows"])
+    size = f"at most {replay['gpus']:,d} GPUs of each pool, {replay['hours']:,d} h, {counted(replay['draws'], 'draw')} of jobs"
+    return f"{replay['policy']}, {size}; largest difference {100 * apart:.1f} points"
 
 
 def _summary(view: View) -> dict[str, str]:

@@ -1,7 +1,7 @@
-"""What a real schedule makes of a fleet: measured, as figures that depend on the load.
+"""What a real schedule makes of a fleet: a measured curve over the load, which is demand over installed GPUs.
 
-Load is demand over installed GPUs. Below saturation some of what is asked for comes too late or does not fit at the moment,
-whoever asks for it; in saturation some GPUs are idle between gangs, and shares decide who goes without.
+Up to some load what is lost is everybody's: work comes too late, or does not fit at the moment. Beyond, the fleet is the
+bottleneck, and shares decide who goes without.
 """
 
 from __future__ import annotations
@@ -11,27 +11,26 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+EVEN_UP_TO = 0.9
+"""The load up to which losses hit everybody alike."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Utilisation:
-    """Figures of a policy, as `measure_utilisation` finds them.
-
-    Attributes
-    ----------
-    loads, delivered
-        `delivered[i]` of the demand is delivered at `loads[i]`; loads rise, `delivered` does not.
-    busy
-        The part of a fleet that works where as much is asked for as there is.
-    """
+    """`delivered[i]` of the demand is delivered at `loads[i]`; loads rise, `delivered` does not."""
 
     loads: tuple[float, ...]
     delivered: tuple[float, ...]
-    busy: float
 
     def served(self, load: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Part of the demand that a schedule gets done at a load: linear between what was measured, constant outside."""
-        return np.interp(load, self.loads, self.delivered)
+        """Part of the whole demand that gets done: linear between what was measured; beyond, no more GPUs are busy."""
+        last = self.loads[-1]
+        return np.interp(load, self.loads, self.delivered) * np.minimum(1.0, last / np.maximum(load, last))
+
+    def most(self, load: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Part of its demand that a project gets done at most."""
+        return self.served(np.minimum(load, EVEN_UP_TO))
 
 
-MEASURED = Utilisation(loads=(0.7, 0.8, 0.9), delivered=(1.0, 0.995, 0.98), busy=0.96)
+MEASURED = Utilisation(loads=(0.7, 0.8, 0.9, 1.0, 1.1), delivered=(1.0, 0.99, 0.99, 0.912, 0.87))
 """Of `budgets_greedy` on 256 GPUs of one pool and the jobs of the synthetic organisation; see `measure_utilisation`."""

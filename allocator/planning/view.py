@@ -12,7 +12,7 @@ from allocator.planning.check import Comparison
 from allocator.planning.plan import Plan, fleet_of, met_in, promised_of, used_of
 from allocator.planning.question import Question
 from allocator.planning.shortage import shortages
-from allocator.planning.solve import Answer
+from allocator.planning.solver import Answer
 
 
 def plan_view(question: Question, answer: Answer, played: Sequence[Comparison] | None = None) -> dict[str, Any]:
@@ -33,7 +33,6 @@ def plan_view(question: Question, answer: Answer, played: Sequence[Comparison] |
         "utilisation": {
             "loads": list(question.utilisation.loads),
             "delivered": list(question.utilisation.delivered),
-            "busy": question.utilisation.busy,
         },
     }
     if plan is not None and solved:
