@@ -1,25 +1,21 @@
-"""Plays a plan: the fleet of a quarter against the demand of a scenario, and what is delivered beside what was promised.
-
-Large fleets are played small: fleet, demand and pledges of a pool by the same factor, which changes no share.
-"""
+"""Plays a plan, and shows what is delivered beside what was promised."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from allocator.domain.trace import Job, Trace
-from allocator.planning.plan import Plan, fleet_of, met_in, nodes_of
-from allocator.planning.played import PoolPlan, asked_of, play_trace
-from allocator.planning.promise import delivered
+from allocator.planning.plan import Plan, fleet_of, met_in
+from allocator.planning.played import asked_of, play_trace
 from allocator.planning.question import Question
 from allocator.planning.scenarios import Key
 from allocator.planning.solver import Answer
+from allocator.planning.stage import Stage, set_stage
 from allocator.planning.templates import Templates
 from allocator.replay.options import ReplayOptions
 from allocator.replay.registry import make_policy
@@ -57,18 +53,6 @@ class Comparison:
         return asdict(self) | {name: round(value, 6) for name, value in shares.items()}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
-    """What is played in one quarter and scenario, already small. GPUs by project and pool: asked for, most that is owed,
-    promised."""
-
-    pools: tuple[PoolPlan, ...]
-    shares: Mapping[Key, Fraction]
-    wanted: Mapping[Key, float]
-    pledged: Mapping[Key, float]
-    promised: Mapping[Key, float]
-
-
 def replay_plan(question: Question, answer: Answer, templates: Templates) -> list[Comparison]:
     """Play the chosen quarters, each in the scenario that is owed most of those that are met.
 
@@ -83,10 +67,8 @@ def replay_plan(question: Question, answer: Answer, templates: Templates) -> lis
     met = met_in(question, plan, answer.needs).tolist()
     found: list[Comparison] = []
     for t in _quarters(question, plan):
-        s = _scenario(question, plan, t, met)
-        stage = _stage(question, plan, t, s)
-        replayed = _replayed(question, stage, templates)
-        found += list(_rows(question, plan, (t, s), stage, replayed))
+        stage = set_stage(question, plan, t, _scenario(question, plan, t, met))
+        found += _comparisons(stage, _replayed(question, stage, templates))
     return found
 
 
@@ -124,70 +106,33 @@ def _scenario(question: Question, plan: Plan, t: int, met: Sequence[bool]) -> in
     return int(np.argmax(np.where(met, owed, -1.0) if any(met) else owed))
 
 
-def _stage(question: Question, plan: Plan, t: int, s: int) -> Stage:
-    """The fleet and demand of a quarter and scenario, made small."""
-    fleet, nodes = fleet_of(question, plan)[t], nodes_of(question, plan)[t]
-    pools: list[PoolPlan] = []
-    by_key: dict[Key, tuple[float, float, float, float]] = {}
-    for p, name in enumerate(question.pools):
-        if nodes[p]:
-            size = int(fleet[p] // nodes[p])
-            pool = PoolPlan(name=name, gpus_per_node=size, num_nodes=min(int(nodes[p]), max(1, question.replay.gpus // size)))
-            pools.append(pool)
-            by_key |= _by_key(question, plan, (t, s, p), int(fleet[p]), pool)
-    columns = [{key: row[at] for key, row in by_key.items()} for at in range(4)]
-    shares = {key: Fraction(share).limit_denominator(10**6) for key, share in columns[0].items()}
-    return Stage(pools=tuple(pools), shares=shares, wanted=columns[1], pledged=columns[2], promised=columns[3])
-
-
-def _by_key(
-    question: Question, plan: Plan, at: tuple[int, int, int], gpus: int, pool: PoolPlan
-) -> dict[Key, tuple[float, float, float, float]]:
-    """Share, GPUs asked for, pledged and promised, of every project in a pool, by the size at which it is played."""
-    t, s, p = at
-    shares, demand = question.shares[:, p], question.demand[plan.course][s, t, :, p]
-    got = delivered(np.array(gpus), demand, shares, question.utilisation)
-    scale = pool.gpus / gpus
-    pledge = question.pledged[t, p]
-    return {
-        (project, pool.name): (
-            float(shares[v]), float(demand[v]) * scale, pledge if np.isinf(pledge) else float(shares[v] * pledge) * scale,
-            float(got[v]) * scale,
-        )
-        for v, project in enumerate(question.projects)
-        if shares[v] > 0
-    }  # fmt: skip
-
-
 def _replayed(question: Question, stage: Stage, templates: Templates) -> dict[Key, float]:
     """Delivered share of what is owed, cut at 1; of all draws of jobs together."""
-    span = question.replay.hours * HOUR
+    how, parts = question.replay, stage.parts
+    span = how.hours * HOUR
+    shares = {key: part.share for key, part in parts.items()}
+    asked = {key: part.asked for key, part in parts.items()}
+    promised = {key: part.promised for key, part in parts.items()}
     ran: Counter[Key] = Counter()
     owed: Counter[Key] = Counter()
-    for draw in range(question.replay.draws):
-        trace = play_trace(question.title, stage.pools, stage.shares, stage.wanted, templates, stage.promised, span, draw)
-        ran.update(ran_of(trace, question.replay.policy, question.replay.tick))
-        for key, asked in asked_by_key(trace).items():
-            owed[key] += round(min(stage.pledged[key] * span, asked))
-    return {key: min(1.0, ran[key] / amount) for key, amount in owed.items() if amount}
+    for draw in range(how.draws):
+        trace = play_trace(question.title, stage.pools, shares, asked, templates, promised, span, draw)
+        ran.update(ran_of(trace, how.policy, how.tick))
+        owed.update({key: round(min(parts[key].pledged * span, seconds)) for key, seconds in asked_by_key(trace).items()})
+    return {key: min(1.0, ran[key] / seconds) for key, seconds in owed.items() if seconds}
 
 
-def _rows(
-    question: Question, plan: Plan, at: tuple[int, int], stage: Stage, replayed: Mapping[Key, float]
-) -> Iterator[Comparison]:
-    t, s = at
-    fleet = fleet_of(question, plan)[t]
-    for p, pool in enumerate(question.pools):
-        for v, project in enumerate(question.projects):
-            key = (project, pool)
-            if key in replayed:
-                yield Comparison(
-                    quarter=question.quarters[t],
-                    scenario=question.scenarios[s],
-                    pool=pool,
-                    project=project,
-                    gpus=int(fleet[p]),
-                    owed=float(question.owed[plan.course][s, t, v, p]),
-                    promised=min(1.0, stage.promised[key] / min(stage.pledged[key], stage.wanted[key])),
-                    replayed=replayed[key],
-                )
+def _comparisons(stage: Stage, replayed: Mapping[Key, float]) -> Iterator[Comparison]:
+    """What can be compared, pool by pool: whoever asks for something."""
+    for (project, pool), part in stage.parts.items():
+        if (project, pool) in replayed:
+            yield Comparison(
+                quarter=stage.quarter,
+                scenario=stage.scenario,
+                pool=pool,
+                project=project,
+                gpus=part.gpus,
+                owed=part.owed,
+                promised=min(1.0, part.promised / min(part.pledged, part.asked)),
+                replayed=replayed[project, pool],
+            )

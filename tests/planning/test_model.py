@@ -19,6 +19,7 @@ from allocator.planning.plan import broken_rules, cost_of, fleet_of, met_in, nee
 from allocator.planning.question import Question
 from allocator.planning.shortage import shortages
 from allocator.planning.solver import Answer, solve
+from allocator.planning.utilisation import MEASURED
 from tests.planning.questions import every_plan, question, there, unit
 
 
@@ -180,6 +181,37 @@ def test_neither_money_nor_names_nor_order_matter(asked: Question, factor: int, 
     )
     assert solve(shuffled).cost == before.cost
     assert solve(dearer).cost == (None if before.cost is None else factor * before.cost)
+
+
+def five_years() -> Question:
+    """Three GPU types, twenty quarters, twenty scenarios, five projects; each type as a large unit and as a rack."""
+    rng = np.random.Generator(np.random.PCG64(1))
+    growth = np.array([-0.03, 0.05, 0.12]) + rng.normal(0, 0.03, (20, 1, 5, 1))
+    base = np.array([40, 25, 20, 10, 5])[:, None] / 100 * np.array([1200, 400, 200])
+    demand = base * np.exp(growth * np.arange(20)[None, :, None, None])
+    prices = 30_000 * 0.97 ** np.arange(20)
+    units = tuple(
+        unit(f"{size} of {pool}", pool=pool, gpus=size, nodes=size // 8, lead=1 + pool, most=6, running=300.0 * size,
+             uses={"power": 1.3 * size}, prices=tuple((1 + pool / 2) * bulk * size * prices))
+        for pool in range(3) for size, bulk in ((256, 0.95), (64, 1.0))
+    )  # fmt: skip
+    old = [there(f"old {pool}", pool=pool, gpus=64, nodes=8, count=count, quarters=12, early=True, running=20_000.0,
+                 uses={"power": 90.0}) for pool, count in enumerate((24, 9, 5))]  # fmt: skip
+    return question(
+        demand[None], units=units, existing=tuple(old), limits={"power": (4000.0,) * 8 + (9000.0,) * 12}, discount=0.08,
+        residual=0.5, shares=np.repeat(np.array([[40, 25, 20, 10, 5]]).T / 100, 3, axis=1), required=np.full(5, 0.95),
+        fraction=0.9, utilisation=MEASURED, quarters=tuple(f"{2027 + t // 4}Q{t % 4 + 1}" for t in range(20)),
+    )  # fmt: skip
+
+
+def test_three_types_five_years_and_twenty_scenarios_are_solved() -> None:
+    asked = five_years()
+    answer = solve(asked, seconds=60.0, gap=0.01)
+    assert answer.status is Status.OPTIMAL
+    assert answer.gap is not None
+    assert answer.gap <= 0.01
+    assert answer.plan is not None
+    assert met_in(asked, answer.plan, answer.needs).sum() >= 18
 
 
 def test_a_broken_plan_is_recognised() -> None:
