@@ -33,7 +33,7 @@ def plan(
     """Plan capacity: which units to order in which quarter, for least discounted cost, so that what is owed is delivered.
 
     The plan is replayed, and what the replay delivers is shown beside what the plan promises. Exit status 1: no plan meets the
-    requirements; what is missing is printed.
+    requirements, and what is missing is printed, or none was found in time.
     """
     from allocator.planning import Templates, read_question, read_trace
 
