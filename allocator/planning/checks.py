@@ -23,6 +23,8 @@ def document_issues(doc: PlanDoc) -> list[Issue]:
         *_demand_issues(doc),
         *(project_issues(doc, projects_of(doc)) if doc.trace is None else ()),
         *_limit_issues(doc),
+        *_course_issues(doc),
+        *_twice_issues(doc),
         *_replay_issues(doc),
         *(_curve_issues(doc.utilisation) if doc.utilisation is not None else ()),
         *_promise_issues(doc),
@@ -147,6 +149,47 @@ def _limit_issues(doc: PlanDoc) -> Iterator[Issue]:
                 )
                 yield Issue(path="$.limits", problem=problem, remedy="raise the limit, or let existing units leave early")
                 break
+
+
+def _course_issues(doc: PlanDoc) -> Iterator[Issue]:
+    """Moves from nowhere, to nowhere or to where they came from, and pools that lose more than there is."""
+    lost: dict[tuple[str, str], dict[str, float]] = {}
+    for at, row in enumerate(doc.courses):
+        if (row.pool is None) != (row.to is None) or (row.pool is not None and row.pool == row.to):
+            problem, remedy = (
+                f"moves from {show(row.pool)} to {show(row.to)}",
+                "name two pools, or none for a course without moves",
+            )
+            yield Issue(path=f"$.courses[{at}]", problem=problem, remedy=remedy)
+        elif row.pool is not None and row.to is not None:
+            parts = lost.setdefault((row.course, row.pool), {})
+            parts[row.to] = max(parts.get(row.to, 0.0), row.part)
+            if sum(parts.values()) > 1:
+                problem = f"{sum(parts.values()):g} of {show(row.pool)} moves on"
+                yield Issue(path=f"$.courses[{at}].part", problem=problem, remedy="let all parts add up to 1 at most")
+
+
+def _twice_issues(doc: PlanDoc) -> Iterator[Issue]:
+    """Two rows that say different things of the same from the same quarter on."""
+    for table, names in _IDENTITY.items():
+        seen: set[tuple[str | None, ...]] = set()
+        for at, row in enumerate(getattr(doc, table)):
+            identity = tuple(getattr(row, name, None) for name in (*names, "since"))
+            if identity in seen:
+                listed = ", ".join(show(name) for name in identity if name is not None)
+                yield Issue(path=f"$.{table}[{at}]", problem=f"{listed} is there twice", remedy="leave one of the rows out")
+            seen.add(identity)
+
+
+_IDENTITY = {
+    "prices": ("unit",),
+    "limits": ("resource",),
+    "pledged": ("pool",),
+    "shares": ("project", "pool"),
+    "demand": ("scenario", "project", "pool"),
+    "courses": ("course", "pool", "to"),
+}
+"""What a row is about, besides the quarter from which on it holds."""
 
 
 def _replay_issues(doc: PlanDoc) -> Iterator[Issue]:

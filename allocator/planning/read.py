@@ -54,11 +54,7 @@ def _build(doc: PlanDoc, places: Places, trace: Trace | None) -> Question:
     issues = list(project_issues(doc, projects))
     if issues:
         raise places.refuse(issues)
-    names = list(dict.fromkeys(row.scenario for row in rows if row.scenario is not None)) or [EXPECTED]
-    demand = given_demand(rows, names, projects, pools, first, quarters)
-    if doc.growth is not None:
-        demand = grow(demand, doc.growth, projects, pools)
-        names = [f"draw {number}" for number in range(1, doc.growth.scenarios + 1)]
+    names, demand = _scenarios(doc, rows, projects, pools, first)
     courses = list(dict.fromkeys(row.course for row in doc.courses)) or [AS_IT_IS]
     moves = {course: [row for row in doc.courses if row.course == course] for course in courses}
     return Question(
@@ -83,6 +79,17 @@ def _build(doc: PlanDoc, places: Places, trace: Trace | None) -> Question:
         replay=doc.replay,
         trace=doc.trace,
     )
+
+
+def _scenarios(
+    doc: PlanDoc, rows: Sequence[DemandDoc], projects: Sequence[str], pools: Sequence[str], first: int
+) -> tuple[list[str], Floats]:
+    """Names of the scenarios, and demand in each before it moves, shape (S, T, V, P)."""
+    names = list(dict.fromkeys(row.scenario for row in rows if row.scenario is not None)) or [EXPECTED]
+    demand = given_demand(rows, names, projects, pools, first, doc.quarters)
+    if doc.growth is None:
+        return names, demand
+    return [f"draw {number}" for number in range(1, doc.growth.scenarios + 1)], grow(demand, doc.growth, projects, pools)
 
 
 def _trace_rows(trace: Trace, pools: Sequence[str], places: Places) -> list[DemandDoc]:

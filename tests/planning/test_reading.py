@@ -187,6 +187,15 @@ CONTRADICTIONS = {
     '$.replay.quarters[0]: "2030Q1" is no quarter of the plan; give one from 2027Q1 to 2027Q3': (
         "[[pledged]]", '[replay]\nquarters = ["2030Q1"]\n[[pledged]]',
     ),
+    '$.courses[0]: moves from "h100" to null; name two pools, or none for a course without moves': (
+        "[[pledged]]", '[[courses]]\ncourse = "go"\npool = "h100"\n[[pledged]]',
+    ),
+    '$.courses[1].part: 1.2 of "h100" moves on; let all parts add up to 1 at most': (
+        "[[pledged]]",
+        '[[courses]]\ncourse = "go"\npool = "h100"\nto = "b300"\npart = 0.5\n'
+        '[[courses]]\ncourse = "go"\npool = "h100"\nto = "b200"\npart = 0.7\n[[pledged]]',
+    ),
+    '$.prices[1]: "rack" is there twice; leave one of the rows out': ('price = 80\nsince = "2027Q2"', "price = 80"),
     '$.replay.policy: unknown policy "fifo"; ': ("[[pledged]]", '[replay]\npolicy = "fifo"\n[[pledged]]'),
 }  # fmt: skip
 
