@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from allocator.domain.trace import Job, Trace
+from allocator.generate.params import HOUR
 from allocator.planning.plan import Plan, fleet_of, met_in
 from allocator.planning.played import asked_of, play_trace
 from allocator.planning.question import Question
@@ -21,7 +22,6 @@ from allocator.replay.options import ReplayOptions
 from allocator.replay.registry import make_policy
 from allocator.replay.simulator import Simulator
 
-HOUR = 3600
 DRIFT_TICKS = 3
 """While work waits, a decision every so many ticks at least."""
 

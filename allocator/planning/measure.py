@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from fractions import Fraction
 
-from allocator.planning.check import HOUR, asked_by_key, ran_of
+from allocator.generate.params import HOUR
+from allocator.planning.check import asked_by_key, ran_of
 from allocator.planning.document import ReplayDoc
 from allocator.planning.played import PoolPlan, play_trace
 from allocator.planning.scenarios import Key

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from allocator.domain.trace import Trace
+from allocator.generate.params import HOUR
 from allocator.models.protocol import Status
 from allocator.planning import Templates, replay_plan, solve
-from allocator.planning.check import HOUR, asked_by_key
+from allocator.planning.check import asked_by_key
 from allocator.planning.document import ReplayDoc
 from allocator.planning.measure import as_toml, measure_utilisation
 from allocator.planning.plan import needs_of
