@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-import highspy
 import numpy as np
 import pulp
 
@@ -20,6 +19,7 @@ from allocator.epoch.decode import decode_counts
 from allocator.epoch.problem import EpochProblem
 from allocator.epoch.solution import EpochSolution, value_of
 from allocator.models.milp.constraints import Constraints
+from allocator.models.milp.highs import BROKEN, INFEASIBLE, has_solution, solve_rows
 from allocator.models.milp.objective import Objective
 from allocator.models.milp.variables import Variables, range_of
 from allocator.models.protocol import EngineResult, Limits, Status
@@ -32,19 +32,6 @@ PRIMAL_TOLERANCE = 1e-9
 
 DUAL_TOLERANCE = PRIMAL_TOLERANCE / 10
 """How far reduced costs may be off in the relaxations of HiGHS, which derives it from the other."""
-
-_INFEASIBLE = (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible)
-
-_BROKEN = (
-    highspy.HighsModelStatus.kNotset,
-    highspy.HighsModelStatus.kLoadError,
-    highspy.HighsModelStatus.kModelError,
-    highspy.HighsModelStatus.kPresolveError,
-    highspy.HighsModelStatus.kSolveError,
-    highspy.HighsModelStatus.kPostsolveError,
-    highspy.HighsModelStatus.kUnbounded,
-)
-"""Nothing that HiGHS says afterwards counts. Every other status is an optimum or a limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +79,9 @@ def _solve_once(
     values = model.variables.values_of(guess) if guess is not None else None
     run(model, seconds, limits.gap, limits.seed, values)
     status = model.rows.solverModel.getModelStatus()
-    if status in _INFEASIBLE:
+    if status in INFEASIBLE:
         return EngineResult(NAME, Status.INFEASIBLE, None, None, None)
-    if status in _BROKEN:
+    if status in BROKEN:
         return EngineResult(NAME, Status.INVALID, None, None, None, note=f"HiGHS ends with {status.name}")
     return _result(problem, model, limits)
 
@@ -110,44 +97,7 @@ def run(model: Model, seconds: float, gap: int = 0, seed: int = 0, values: Mappi
         "time_limit": max(0.001, seconds), "threads": 1, "random_seed": seed, "mip_allow_restart": False, "mip_rel_gap": 0.0,
         "mip_abs_gap": float(enough / model.objective.unit), "mip_feasibility_tolerance": PRIMAL_TOLERANCE,
     }  # fmt: skip
-    # HiGHS refuses to run with other threads than whoever ran it first in this process: no pool is found, and none left.
-    highspy.Highs.resetGlobalScheduler(True)
-    try:
-        model.rows.solve(_Solver(options, values or {}))
-    finally:
-        highspy.Highs.resetGlobalScheduler(True)
-
-
-class _QuietHighs(highspy.Highs):
-    """HiGHS that prints nothing: its banner appears with the callbacks, before PuLP could set an option."""
-
-    def enableCallbacks(self) -> None:  # noqa: N802
-        """Set up callbacks, silently."""
-        self.setOptionValue("output_flag", False)
-        super().enableCallbacks()  # type: ignore[no-untyped-call]
-
-
-class _Solver(pulp.HiGHS):  # type: ignore[misc]  # PuLP has no types
-    """PuLP's interface to HiGHS, with values to start from, and options that are checked: PuLP passes over refused ones."""
-
-    def __init__(self, options: Mapping[str, float | bool], values: Mapping[pulp.LpVariable, int]) -> None:
-        super().__init__()
-        self._own_options, self._values = options, values
-
-    def createAndConfigureSolver(self, lp: pulp.LpProblem) -> None:  # noqa: N802
-        """Called by PuLP before it hands over the rows."""
-        lp.solverModel = _QuietHighs()  # type: ignore[no-untyped-call]
-        for name, value in self._own_options.items():
-            if lp.solverModel.setOptionValue(name, value) != highspy.HighsStatus.kOk:
-                raise ValueError(f"HiGHS refuses {value!r} for its option {name}")
-
-    def callSolver(self, lp: pulp.LpProblem) -> None:  # noqa: N802
-        """Called by PuLP once HiGHS has the rows; variables that occur in none of them have no column."""
-        columns = {variable.index: value for variable, value in self._values.items() if hasattr(variable, "index")}
-        if columns:
-            index = np.array(list(columns), dtype=np.int32)
-            lp.solverModel.setSolution(len(index), index, np.array(list(columns.values()), dtype=np.float64))
-        super().callSolver(lp)
+    solve_rows(model.rows, options, values or {})
 
 
 def tolerance(model: Model) -> Fraction:
@@ -176,7 +126,7 @@ def _bound(model: Model) -> int | None:
 def _result(problem: EpochProblem, model: Model, limits: Limits) -> EngineResult:
     """The answer with its exact value. It is optimal only if that value is within the gap of the bound."""
     bound = _bound(model)
-    if not has_solution(model):
+    if not has_solution(model.rows):
         return EngineResult(NAME, Status.UNKNOWN, None, None, bound)
     _round(model)
     if not _keeps_all_rows(model):
@@ -188,14 +138,6 @@ def _result(problem: EpochProblem, model: Model, limits: Limits) -> EngineResult
         return EngineResult(NAME, Status.FEASIBLE, solution, value, None, note=note)
     proven = bound is not None and value - bound <= max(limits.gap, 0)
     return EngineResult(NAME, Status.OPTIMAL if proven else Status.FEASIBLE, solution, value, bound)
-
-
-def has_solution(model: Model) -> bool:
-    """Whether HiGHS has found a solution."""
-    solver = model.rows.solverModel
-    if solver.getModelStatus() == highspy.HighsModelStatus.kModelEmpty:
-        return True
-    return bool(solver.getInfo().primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible)
 
 
 def _round(model: Model) -> None:

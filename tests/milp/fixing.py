@@ -16,6 +16,7 @@ from allocator.entitlement import Entitlement
 from allocator.epoch import EpochProblem, EpochSolution
 from allocator.models.cpsat import solver as cpsat
 from allocator.models.milp import solver as milp
+from allocator.models.milp.highs import has_solution
 from allocator.models.queries import counts_of
 from allocator.topology.layout import GPUS
 
@@ -46,7 +47,7 @@ def milp_value(
             return None
         variable.lowBound = variable.upBound = value
     milp.run(model, seconds=60.0)
-    if not milp.has_solution(model):
+    if not has_solution(model.rows):
         return None
     return float((pulp.value(model.rows.objective) or 0.0) * model.objective.unit + model.objective.constant)
 

@@ -16,6 +16,7 @@ from allocator.entitlement import entitle
 from allocator.epoch import EpochProblem, EpochSolution, compile_epoch, value_of
 from allocator.generate import generate_snapshot
 from allocator.models.milp import solver as milp
+from allocator.models.milp.highs import solve_rows
 from allocator.models.milp.objective import LARGEST_COEFFICIENT
 from allocator.models.protocol import Limits, Status
 from allocator.verify import verify
@@ -165,7 +166,7 @@ def test_the_tolerance_covers_what_moves_and_stays_below_a_unit() -> None:
 def test_an_option_that_highs_does_not_know_is_an_error() -> None:
     model = milp.build(compile_epoch(entitle(one_job())))
     with pytest.raises(ValueError, match="no_such_option"):
-        model.rows.solve(milp._Solver({"no_such_option": 1}, {}))
+        solve_rows(model.rows, {"no_such_option": 1}, {})
 
 
 def test_options_reach_highs() -> None:
