@@ -47,7 +47,7 @@ def test_dependencies_have_lower_bounds_and_no_caps() -> None:
     extras = PROJECT["project"]["optional-dependencies"]
     wanted = PROJECT["project"]["dependencies"] + [line for lines in extras.values() for line in lines]
     for line in wanted:
-        assert re.fullmatch(r"[a-z-]+>=[0-9.]+|gpu-epoch-allocator\[[a-z]+(,[a-z]+)*\]", line), line
+        assert re.fullmatch(r"[a-z0-9-]+>=[0-9.]+|gpu-epoch-allocator\[[a-z]+(,[a-z]+)*\]", line), line
 
 
 def test_the_lock_file_pins_exactly_and_names_no_host() -> None:

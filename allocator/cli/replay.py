@@ -37,8 +37,8 @@ def replay(
 ) -> None:
     """Play a trace against a policy, and measure.
 
-    Writes jobs, runs, hours, epochs, allocations and reservations as Parquet and CSV, and summary.json, to a folder; prints
-    the summary.
+    Writes jobs, runs, hours, epochs, allocations, reservations, placements, nodes and closures as Parquet and CSV, and
+    summary.json, to a folder; prints the summary.
     """
     from allocator.generate.instant import parse_span
     from allocator.replay import ReplayOptions, import_pandas, make_policy

@@ -13,7 +13,7 @@ from allocator.replay.policy import SchedulingPolicy
 from allocator.replay.product import Budgets
 from allocator.replay.simulator import Simulator
 
-FORMAT = "allocator replay 1"
+FORMAT = "allocator replay 2"
 
 
 def save(simulator: Simulator, path: Path) -> None:

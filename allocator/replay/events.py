@@ -113,8 +113,7 @@ def _give_back(world: World, event: Event) -> bool:
 
 
 def _refresh(world: World, event: Event) -> bool:
-    world.fleet.refresh(event.key, world.now)
-    world.see_fleet()
+    world.refresh(event.key)
     return True
 
 

@@ -103,7 +103,7 @@ def evidence_of(frames: Mapping[str, pd.DataFrame], start: int, end: int) -> Evi
     hours = hours.assign(day=(hours.start - start) // DAY)
     root = hours[hours.allocation == ROOT]
     gangs = runs[runs.nodes > 1]
-    stopped = runs[~runs.ended_by.isin(["completed", "failed", "resume_failed", "crashed", "cut"])]
+    stopped = stopped_runs(runs)
     return Evidence(
         num_days=num_days,
         pools={name: _by_day(root.day, root[name], num_days) for name in SUMMED},
@@ -118,6 +118,12 @@ def evidence_of(frames: Mapping[str, pd.DataFrame], start: int, end: int) -> Evi
         by_hand=_by_day((epochs.now - start) // DAY, epochs.drains_by_hand, num_days),
         late=frames["reservations"].late.to_numpy(dtype=np.int64),
     )
+
+
+def stopped_runs(runs: pd.DataFrame) -> pd.DataFrame:
+    """The runs that a decision or a person ended."""
+    stopped: pd.DataFrame = runs[~runs.ended_by.isin(["completed", "failed", "resume_failed", "crashed", "cut"])]
+    return stopped
 
 
 def _by_day(day: pd.Series, values: pd.Series | None, num_days: int) -> Floats:

@@ -230,6 +230,11 @@ SIZES = ((1, 1), (2, 7), (8, 8), (9, 31), (32, 127), (128, None))
 """Gang sizes that waits are told by."""
 
 
+def size_name(low: int, high: int | None) -> str:
+    """How gangs of `low` to `high` GPUs are called."""
+    return f"{low}" if low == high else f"{low}-{high}" if high else f"{low}+"
+
+
 def wait_table(evidence: Evidence) -> Mapping[str, Mapping[str, Mapping[str, Value]]]:
     """Waits by class and by gang size: number, median, p90, p99, and the p90 of all time in the queue."""
     everyday = np.ones(evidence.num_days)
@@ -240,7 +245,7 @@ def wait_table(evidence: Evidence) -> Mapping[str, Mapping[str, Mapping[str, Val
         return found | {"queued_p90": _wait(0.9, chosen, queued=True)(evidence, everyday)}
 
     classes = sorted({str(name) for name in evidence.waits.classes})
-    sizes = {f"{low}" if low == high else f"{low}-{high}" if high else f"{low}+": of_size(low, high) for low, high in SIZES}
+    sizes = {size_name(low, high): of_size(low, high) for low, high in SIZES}
     return {
         "by_class": {name: row(of_class(name)) for name in classes},
         "by_gpus": {name: row(chosen) for name, chosen in sizes.items()},

@@ -46,7 +46,7 @@ def compare(runs: Sequence[Played]) -> dict[str, Any]:
 
     The first and the others lose and gain the same days in each draw, so that what both share does not blur the difference.
     """
-    labels = _labels(runs)
+    labels = labels_of([run.label for run in runs])
     first = runs[0]
     rows = []
     for metric in METRICS:
@@ -115,7 +115,7 @@ def _wait_cells(waits: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[tu
     cells: list[tuple[str, ...]] = [("wait of", "jobs", "median", "p90", "p99", "queued p90")]
     for what, rows in (("class", waits["by_class"]), ("GPUs", waits["by_gpus"])):
         for name, row in rows.items():
-            spans = ("-" if row[key] is None else _span(row[key]) for key in ("p50", "p90", "p99", "queued_p90"))
+            spans = ("-" if row[key] is None else show_span(row[key]) for key in ("p50", "p90", "p99", "queued_p90"))
             cells.append((f"{what} {name or '(none)'}", f"{row['jobs']:,.0f}", *spans))
     return cells
 
@@ -125,7 +125,7 @@ def show(number: float | None, metric: Metric) -> str:
     if number is None:
         return "-"
     if metric.unit == "s":
-        return _span(number)
+        return show_span(number)
     if metric.name in _COUNTS:
         return f"{number:,.0f}"
     return f"{number:.2f}" if metric.name in _PLAIN else f"{100 * number:.1f} %"
@@ -137,7 +137,8 @@ _COUNTS = frozenset(
 )
 
 
-def _span(seconds: float) -> str:
+def show_span(seconds: float) -> str:
+    """A span in the largest unit of which it holds two."""
     sign, size = ("-" if seconds < 0 else ""), abs(seconds)
     for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if size >= 2 * length:
@@ -153,9 +154,8 @@ def _difference(apart: Mapping[str, float | None], metric: Metric) -> str:
     return f"{sign}{show(apart['value'], metric)}{between}"
 
 
-def _labels(runs: Sequence[Played]) -> list[str]:
+def labels_of(names: Sequence[str]) -> list[str]:
     """Names of columns: of the folders, numbered where two are the same."""
-    names = [run.label for run in runs]
     return [name if names.count(name) == 1 else f"{name}#{index + 1}" for index, name in enumerate(names)]
 
 

@@ -134,6 +134,7 @@ class Simulator:
             if work.run is not None:
                 world.end_run(work, Outcome.CUT)
         world.read_meters(self.end)
+        world.closures.close(self.end, world.fleet.nodes)
         self.bounds.close(world.lives, self.end)
         self._closed = True
         self._balance()

@@ -24,6 +24,10 @@ TIMING = "timing.json"
 """What depends on the machine stands apart, so that everything else is the same bytes each time."""
 
 
+WITHIN = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+"""Seconds: the timing counts the decisions that took no longer."""
+
+
 def write_results(simulator: Simulator, folder: Path) -> dict[str, Any]:
     """Write all tables, the summary and the timing of a replay that has come to its end; returns the summary."""
     frames = frames_of(simulator)
@@ -57,22 +61,33 @@ def summarise(simulator: Simulator, frames: Mapping[str, pd.DataFrame]) -> dict[
     }
 
 
-def timing(simulator: Simulator) -> dict[str, float]:
+def timing(simulator: Simulator) -> dict[str, Any]:
     """Seconds of a decision on this machine."""
     seconds = np.array(simulator.seconds or [0.0])
     median, high = np.quantile(seconds, [0.5, 0.99])
+    within = np.searchsorted(np.sort(simulator.seconds), WITHIN, side="right")
     return {
         "decisions": len(simulator.seconds),
         "total_s": float(seconds.sum()),
         "median_s": float(median),
         "p99_s": float(high),
         "max_s": float(seconds.max()),
+        "within": [{"s": bound, "decisions": int(count)} for bound, count in zip(WITHIN, within, strict=True)],
     }
 
 
 def read_summary(folder: Path) -> dict[str, Any]:
     """The summary of a replay that was written there."""
     found: dict[str, Any] = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+    return found
+
+
+def read_timing(folder: Path) -> dict[str, Any] | None:
+    """The timing of a replay that was written there; None if it was not kept."""
+    path = folder / TIMING
+    if not path.exists():
+        return None
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return found
 
 

@@ -6,18 +6,26 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
+from allocator.domain import Cluster
 from allocator.replay.bounds import BoundRow
 from allocator.replay.errors import MissingExtraError
 from allocator.replay.lives import Life, RunRow
 from allocator.replay.meters import ROOT, WASTE, HourRow
+from allocator.replay.places import ClosureRow, PlacementRow
 from allocator.replay.simulator import EpochRow, Simulator
 from allocator.replay.world import World
 
 if TYPE_CHECKING:
     import pandas as pd
 
-TABLES = ("jobs", "runs", "hours", "epochs", "allocations", "reservations")
+PLACES = ("nodes", "placements", "closures")
+"""Tables that results written by earlier versions lack; only pictures need them."""
+
+TABLES = ("jobs", "runs", "hours", "epochs", "allocations", "reservations", *PLACES)
 """Written one by one, as NAME.parquet and NAME.csv."""
+
+LEVEL = "level_"
+"""Before the name of a topology level: the column of the table `nodes` that names the domain of that level."""
 
 ADDED = ("share", "owed", "charged", "uncharged", "unfunded", "demand", *WASTE)
 """Columns of the table `hours` that are added up for each allocation."""
@@ -64,10 +72,27 @@ def frames_of(simulator: Simulator) -> dict[str, pd.DataFrame]:
         "hours": (HourRow, world.hours),
         "epochs": (EpochRow, simulator.epochs),
         "reservations": (BoundRow, simulator.bounds.rows),
+        "placements": (PlacementRow, world.placements),
+        "closures": (ClosureRow, world.closures.rows),
     }
     frames = {name: _frame(pandas, kind, values) for name, (kind, values) in rows.items()}
     frames["allocations"] = allocations_of(frames["hours"])
+    frames["nodes"] = nodes_of(world.trace.cluster)
     return frames
+
+
+def nodes_of(cluster: Cluster) -> pd.DataFrame:
+    """The nodes by name, with the domains that they lie in, coarse to fine."""
+    nodes = sorted(cluster.nodes, key=lambda node: node.name)
+    columns: dict[str, list[Any]] = {
+        "node": [node.name for node in nodes],
+        "pool": [node.pool for node in nodes],
+        "gpus": [node.gpus for node in nodes],
+    }
+    for depth, level in enumerate(cluster.levels[:-1]):
+        columns[f"{LEVEL}{level}"] = [node.domains[depth] for node in nodes]
+    table: pd.DataFrame = import_pandas().DataFrame(columns)
+    return table
 
 
 def allocations_of(hours: pd.DataFrame) -> pd.DataFrame:
@@ -95,9 +120,10 @@ def write_frames(frames: Mapping[str, pd.DataFrame], folder: Path) -> None:
 
 
 def read_frames(folder: Path) -> dict[str, pd.DataFrame]:
-    """The tables of a replay that was written there."""
+    """The tables of a replay that was written there; without `PLACES` if an earlier version wrote it."""
     pandas = import_pandas()
-    return {name: pandas.read_parquet(folder / f"{name}.parquet") for name in TABLES}
+    paths = {name: folder / f"{name}.parquet" for name in TABLES}
+    return {name: pandas.read_parquet(path) for name, path in paths.items() if name not in PLACES or path.exists()}
 
 
 def import_pandas() -> Any:

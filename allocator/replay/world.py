@@ -12,6 +12,7 @@ from allocator.replay.calendar import Calendar, Kind
 from allocator.replay.fleet import Fleet
 from allocator.replay.lives import FINAL, Life, Outcome, RunRow, run_row
 from allocator.replay.meters import CHARGED, DEMAND, UNCHARGED, UNFUNDED, WAITING, Books, HourRow, Key, Meters
+from allocator.replay.places import Closures, PlacementRow, placement_rows
 from allocator.replay.policy import Idling
 from allocator.replay.roster import Roster
 from allocator.replay.usage import UsageWindow
@@ -34,8 +35,10 @@ class World:
         Work whose allocation is no leaf of the budgets in force; it is not shown to the policy.
     due
         Rows of maintenance whose deadline has come since the last decision.
-    runs, hours
+    runs, hours, placements
         The rows of these tables so far.
+    closures
+        When nodes took no work.
     """
 
     def __init__(self, trace: Trace, idling: Idling) -> None:
@@ -56,12 +59,16 @@ class World:
         self.lives: dict[str, Life] = {}
         self.runs: list[RunRow] = []
         self.hours: list[HourRow] = []
+        self.placements: list[PlacementRow] = []
+        self.closures = Closures()
         self._next_hour = (trace.start // HOUR + 1) * HOUR
         self.jobs = {job.workload.id: job for job in trace.jobs}
         self.followers: dict[str, list[str]] = {}
         self._layout = build_layout(Snapshot(now=trace.start, cluster=self.fleet.cluster, budgets=(), workloads=()))
         self._fill_calendar()
         self.meters.see_fleet(self.now, self.fleet.schedulable, self.fleet.idle)
+        for name in self.fleet.nodes:
+            self._see_node(name)
 
     def _fill_calendar(self) -> None:
         trace, add = self.trace, self.calendar.add
@@ -132,6 +139,15 @@ class World:
         """Tell the meters how many GPUs are schedulable and idle."""
         self.meters.see_fleet(self.now, self.fleet.schedulable, self.fleet.idle)
 
+    def refresh(self, name: str) -> None:
+        """Work out the state of a node after something has happened to it, and tell meters and closures."""
+        self.fleet.refresh(name, self.now)
+        self._see_node(name)
+        self.see_fleet()
+
+    def _see_node(self, name: str) -> None:
+        self.closures.see(self.now, name, self.fleet.nodes[name].state, accepts=self.fleet.accepts(name))
+
     def begin_run(self, work: Workload) -> None:
         """Open the book of a run that has just started."""
         life = self.lives[work.id]
@@ -146,6 +162,7 @@ class World:
         ended = life.end(self.now, how, notice=notice)
         row = run_row(work, self.key_of(work)[1], self.now, how, ended)
         self.runs.append(row)
+        self.placements.extend(placement_rows(work, row.number))
         waste = (row.lost, row.restart, row.checkpoint, row.slow, row.parked, row.dead)
         self.meters.waste(self.key_of(work), tuple(work.gpus * amount for amount in waste))
 

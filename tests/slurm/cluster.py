@@ -10,7 +10,6 @@ MariaDB is touched. It needs root, because slurmd starts jobs as their users and
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import random
 import shutil
@@ -19,12 +18,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests import debian
+
 PROGRAMS = ("slurmctld", "slurmd", "slurmdbd", "munged", "mariadbd", "mariadb-install-db", "sbatch", "sacctmgr")
-PACKAGES = "slurmctld slurmd slurmdbd slurm-client munge mariadb-server"
+PACKAGES = ("slurmctld", "slurmd", "slurmdbd", "slurm-client", "munge", "mariadb-server")
 
 QUIET = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 
@@ -33,36 +34,11 @@ class CannotStartError(RuntimeError):
     """Slurm could not be brought up; the message holds the ends of the logs."""
 
 
-def missing_programs() -> list[str]:
-    """Programs that are not installed."""
-    return [name for name in PROGRAMS if shutil.which(name) is None]
-
-
 def install() -> str | None:
     """Install Slurm from the distribution's packages; what to say where that fails."""
     if os.geteuid() != 0:
         return "a real Slurm needs root"
-    if not missing_programs():
-        return None
-    if shutil.which("apt-get") is None:
-        return f"no apt-get to install {PACKAGES}"
-    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    for command in (
-        ["apt-get", "update", "-qq"],
-        ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *PACKAGES.split()],
-    ):
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=600)
-        if done.returncode and command[1] == "install":
-            return f"the packages {PACKAGES} cannot be had: {done.stderr.strip()[-300:]}"
-    return f"still missing: {', '.join(missing_programs())}" if missing_programs() else None
-
-
-@contextlib.contextmanager
-def only_one(lock: Path) -> Iterator[None]:
-    """Serialise clusters on this host: they share its two or three cores, and 16 nodes are enough."""
-    with lock.open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
+    return debian.install(PACKAGES, PROGRAMS, "Slurm")
 
 
 @dataclass(slots=True)

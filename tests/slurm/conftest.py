@@ -9,14 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm.cluster import SlurmCluster, install, only_one
+from tests.debian import only_one
+from tests.slurm.cluster import SlurmCluster, install
 
 LOCK = Path(tempfile.gettempdir()) / "gpu-epoch-allocator-slurm.lock"
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[SlurmCluster]:
-    """Sixteen nodes with accounting, and two projects of equal shares. Clusters of several workers take turns."""
+    """Sixteen nodes with accounting, and two projects of equal shares. Clusters of several workers take turns: they share
+    the two or three cores of a host, and 16 nodes are enough."""
     reason = install()
     if reason is not None:
         warnings.warn(f"THE TESTS ON A REAL SLURM DO NOT RUN: {reason}", stacklevel=1)
