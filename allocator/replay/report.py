@@ -82,7 +82,7 @@ def summary_lines(summary: Mapping[str, Any]) -> list[str]:
         metric = BY_NAME[name]
         between = "" if row["low"] is None else f"{show(row['low'], metric)} to {show(row['high'], metric)}"
         cells.append((name, show(row["value"], metric), between, metric.definition))
-    return [*lines, *_columns(cells), "", *_columns(_wait_cells(summary["waits"]))]
+    return [*lines, *columns(cells), "", *columns(_wait_cells(summary["waits"]))]
 
 
 def compare_lines(found: Mapping[str, Any]) -> list[str]:
@@ -102,7 +102,7 @@ def compare_lines(found: Mapping[str, Any]) -> list[str]:
     return [
         *lines,
         "",
-        *_columns(cells),
+        *columns(cells),
         "",
         "Below a value: its difference to the first, and 95 % of draws of days.",
         "",
@@ -115,7 +115,7 @@ def _wait_cells(waits: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[tu
     cells: list[tuple[str, ...]] = [("wait of", "jobs", "median", "p90", "p99", "queued p90")]
     for what, rows in (("class", waits["by_class"]), ("GPUs", waits["by_gpus"])):
         for name, row in rows.items():
-            spans = ("-" if row[key] is None else _span(row[key]) for key in ("p50", "p90", "p99", "queued_p90"))
+            spans = ("-" if row[key] is None else span(row[key]) for key in ("p50", "p90", "p99", "queued_p90"))
             cells.append((f"{what} {name or '(none)'}", f"{row['jobs']:,.0f}", *spans))
     return cells
 
@@ -125,7 +125,7 @@ def show(number: float | None, metric: Metric) -> str:
     if number is None:
         return "-"
     if metric.unit == "s":
-        return _span(number)
+        return span(number)
     if metric.name in _COUNTS:
         return f"{number:,.0f}"
     return f"{number:.2f}" if metric.name in _PLAIN else f"{100 * number:.1f} %"
@@ -137,7 +137,8 @@ _COUNTS = frozenset(
 )
 
 
-def _span(seconds: float) -> str:
+def span(seconds: float) -> str:
+    """A span as people read it."""
     sign, size = ("-" if seconds < 0 else ""), abs(seconds)
     for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if size >= 2 * length:
@@ -159,6 +160,7 @@ def _labels(runs: Sequence[Played]) -> list[str]:
     return [name if names.count(name) == 1 else f"{name}#{index + 1}" for index, name in enumerate(names)]
 
 
-def _columns(cells: Sequence[tuple[str, ...]]) -> list[str]:
+def columns(cells: Sequence[tuple[str, ...]]) -> list[str]:
+    """Rows of cells as lines, each column as wide as its widest cell."""
     widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
