@@ -82,7 +82,7 @@ def _tried(snapshot: Snapshot, changes: ChangeSet | BudgetFile, name: str) -> tu
     if isinstance(changes, ChangeSet):
         return apply_changes(snapshot, changes), changes
     last, tree = budgets_at(changes, snapshot.now, pools_of(snapshot.cluster))
-    first = ChangeSet(author=name, reason="the tree of the first day", effective=None, changes=())
+    first = ChangeSet(author=Path(name).name, reason="the tree of the first day", effective=None, changes=())
     return replace(snapshot, budgets=tree).canonical(), last or first
 
 

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def run_all(call: Callable[..., T], arguments: Iterable[tuple[Any, ...]], run: RunDoc) -> Iterator[T]:
-    """Call a function once for each tuple of arguments, in parallel; the results as they come.
+    """Call a function once for each tuple of arguments, in parallel; the results as they come, in any order.
 
     Raises
     ------
@@ -23,7 +23,9 @@ def run_all(call: Callable[..., T], arguments: Iterable[tuple[Any, ...]], run: R
     """
     joblib = _import("joblib", "whatif")
     with _BACKENDS[run.backend](run):
-        parallel = joblib.Parallel(n_jobs=run.jobs, batch_size=1, return_as="generator_unordered")
+        # joblib's backend for Ray gives all results at the end; cells are kept as they are played all the same
+        as_they_come = "list" if run.backend == "ray" else "generator_unordered"
+        parallel = joblib.Parallel(n_jobs=run.jobs, batch_size=1, return_as=as_they_come)
         yield from parallel(joblib.delayed(call)(*each) for each in arguments)
 
 
@@ -37,10 +39,9 @@ def _local(run: RunDoc) -> AbstractContextManager[Any]:
 def _dask(run: RunDoc) -> Iterator[None]:
     """The cluster at the address, or one of processes on this machine, for as long as it is needed."""
     joblib, distributed = _import("joblib", "whatif"), _import("distributed", "dask")
-    workers = {} if run.address is not None or run.jobs < 1 else {"n_workers": run.jobs}
-    where = (
-        {"address": run.address} if run.address is not None else {"threads_per_worker": 1, "dashboard_address": ":0", **workers}
-    )
+    where: dict[str, Any] = {"address": run.address}
+    if run.address is None:
+        where = {"threads_per_worker": 1, "dashboard_address": ":0", "n_workers": None if run.jobs < 1 else run.jobs}
     with distributed.Client(**where), joblib.parallel_config(backend="dask"):
         yield
 
@@ -51,7 +52,7 @@ def _ray(run: RunDoc) -> Iterator[None]:
     joblib, ray = _import("joblib", "whatif"), _import("ray", "ray")
     register = _import("ray.util.joblib", "ray").register_ray
     where = {"address": run.address} if run.address is not None else {"num_cpus": None if run.jobs < 1 else run.jobs}
-    ray.init(include_dashboard=False, log_to_driver=False, **where)
+    ray.init(include_dashboard=False, log_to_driver=False, logging_level="WARNING", **where)
     try:
         register()
         with joblib.parallel_config(backend="ray"):

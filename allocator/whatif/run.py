@@ -41,6 +41,7 @@ def run_scenario(scenario: Scenario, folder: Path, told: Told = lambda done, tot
     MissingExtraError
         If a package is not installed.
     """
+    folder = folder.resolve()  # workers may stand elsewhere
     seeds = _lay_out(scenario, folder)
     cells = [Cell(variant=variant, seed=seed, replay=scenario.replay) for variant in scenario.variants for seed in seeds]
     kept = 0

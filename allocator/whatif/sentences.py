@@ -50,9 +50,9 @@ def _of_variant(rows: Sequence[Row], projects: Sequence[Row], variant: str, base
         return
     before = {(row.allocation, row.metric): row for row in (*rows, *projects) if row.variant == base}
     for row in told:
-        if row.differs:
+        if _differs(row):
             yield f"{variant}: {_change(row, before[row.allocation, row.metric])}."
-    same = [HEADLINES[row.metric] for row in told if _is_told(row) and not row.differs]
+    same = [HEADLINES[row.metric] for row in told if _is_told(row) and not _differs(row)]
     if same:
         yield f"{variant}: no difference to {base} can be told in {_listed(same)}."
     yield from (f"{variant}: {sentence}." for sentence in _gains(of_projects, before))
@@ -62,6 +62,12 @@ def _is_told(row: Row) -> bool:
     """Whether there is an interval, and the metric is one of those that are told."""
     names = PROJECTS if row.allocation else HEADLINES
     return row.metric in names and row.difference_low is not None and row.difference_high is not None
+
+
+def _differs(row: Row) -> bool:
+    """Whether the interval leaves 0 out, and can be told from it at the precision of the sentence."""
+    bounds = (row.difference_low, row.difference_high)
+    return row.differs and all(_shown(bound, row).lstrip("-") != _shown(0.0, row) for bound in bounds)
 
 
 def _change(row: Row, before: Row) -> str:
@@ -75,9 +81,9 @@ def _change(row: Row, before: Row) -> str:
 def _gains(rows: Sequence[Row], before: Mapping[tuple[str, str], Row]) -> Iterator[str]:
     """Who gains and who loses: the projects whose useful time or wait differs."""
     for row in rows:
-        if row.differs:
+        if _differs(row):
             yield _change(row, before[row.allocation, row.metric])
-    if rows and not any(row.differs for row in rows):
+    if rows and not any(map(_differs, rows)):
         yield "of no project can it be told that it gains or loses"
 
 
