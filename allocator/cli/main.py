@@ -20,7 +20,6 @@ from allocator.domain import SnapshotError
 COMMANDS = (
     "solve", "apply", "verify", "explain", "budgets", "schema", "generate", "replay", "compare", "whatif", "plan", "bench",
     "serve", "dispatch", "journal",
-    "dispatch", "journal",
 )  # fmt: skip
 """Each lives in the module of its name, imported when it is called, so that the command line starts quickly."""
 

@@ -26,7 +26,7 @@ def whatif(
     scenario: Annotated[Path, typer.Argument(metavar="SCENARIO", help="What is played and what is changed, TOML.")],
     *,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for the cells and the comparison.")],
-    jobs: Annotated[int | None, typer.Option(metavar="N", help="Cells at a time; -1: one for each core.")] = None,
+    jobs: Annotated[int | None, typer.Option(metavar="N", min=-1, help="Cells at a time; -1: one for each core.")] = None,
     backend: Annotated[str | None, typer.Option(help="local, dask or ray; absent: what the scenario says.")] = None,
     address: Annotated[
         str | None, typer.Option(help="Of a Dask scheduler or Ray cluster; absent: one is started here.")

@@ -20,7 +20,11 @@ def run_all(call: Callable[..., T], arguments: Iterable[tuple[Any, ...]], run: R
     ------
     MissingExtraError
         If the packages of the backend are not installed.
+    WhatIfError
+        If the settings make no sense.
     """
+    if run.jobs == 0:
+        raise WhatIfError("no cell at a time: give jobs = -1 for all cores, or a number from 1 on")
     joblib = _import("joblib", "whatif")
     with _BACKENDS[run.backend](run):
         # joblib's backend for Ray gives all results at the end; cells are kept as they are played all the same

@@ -7,21 +7,18 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import Meta
 
 from allocator.domain import Issue, SnapshotError
 from allocator.generate.files import refuse
 from allocator.whatif.checks import edit_issues
-from allocator.whatif.scenario_doc import EditsDoc, Key
+from allocator.whatif.scenario_doc import AxisDoc, BudgetsFileDoc, EditsDoc, VariantDoc
 from allocator.whatif.spans import in_seconds, seconds, span_issues
 from allocator.wire.budget_file import BudgetFile, decode_budget_change
 from allocator.wire.changes import ChangeSet, change_set_issues, change_set_of
-from allocator.wire.scalars import Name
 from allocator.wire.shapes import problems
-from allocator.wire.snapshot_doc import Doc
 
 BASE = "base"
 """Name of the variant without edits."""
@@ -31,27 +28,6 @@ _OWN = ("name", "title", "budgets")
 
 DatedBudgets = tuple[ChangeSet | BudgetFile, int | None, str]
 """A change, the seconds after the start from which it counts (None: as dated), and where it stands."""
-
-
-class _VariantDoc(EditsDoc, kw_only=True):
-    """A variant: its name and its edits; `budgets` are checked apart."""
-
-    name: Key
-    title: Annotated[Name | None, Meta(description="for people; absent: the name")] = None
-
-
-class _AxisDoc(Doc, kw_only=True):
-    """An axis of the matrix: `set` and `values`, or `variants`; what they hold is checked apart."""
-
-    name: Key
-    set: Annotated[Name | None, Meta(description="the edit that takes each of the values, as policy.protection_cap")] = None
-
-
-class _FileDoc(Doc, kw_only=True):
-    """Budgets from a file."""
-
-    file: Annotated[Name, Meta(description="a change set or a budget file, JSON")]
-    at: Annotated[Name | None, Meta(description="so long after the start, whatever date it has")] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +45,8 @@ def pieces_of(raw: Mapping[str, Any], folder: Path) -> tuple[list[Piece], list[I
     """All variants of a file, the matrix multiplied out, and everything that is wrong with them."""
     issues: list[Issue] = []
     pieces = _listed(raw.get("variants", []), "$.variants", folder, issues)
-    axes = [
-        _axis(axis, f"$.matrix[{at}]", folder, issues) for at, axis in enumerate(_tables(raw, "matrix", "$.matrix", issues))
-    ]
+    matrix = _array(raw.get("matrix", []), "$.matrix", issues)
+    axes = [_axis(axis, f"$.matrix[{at}]", folder, issues) for at, axis in enumerate(matrix)]
     if not issues and axes:
         pieces += [_joined(list(chosen), issues) for chosen in itertools.product(*axes)]
     if not issues:
@@ -79,27 +54,25 @@ def pieces_of(raw: Mapping[str, Any], folder: Path) -> tuple[list[Piece], list[I
     return pieces, issues
 
 
-def _tables(raw: Mapping[str, Any], key: str, path: str, issues: list[Issue]) -> list[Any]:
+def _array(found: Any, path: str, issues: list[Issue]) -> list[Any]:
     """An array of tables, or an issue."""
-    found = raw.get(key, [])
     if isinstance(found, list):
         return found
-    issues.append(Issue(path=path, problem="a single value is not valid here", remedy=f"give an array of tables, [[{key}]]"))
+    issues.append(Issue(path=path, problem="a single value is not valid here", remedy="give an array of tables"))
     return []
 
 
 def _listed(found: Any, path: str, folder: Path, issues: list[Issue]) -> list[Piece]:
     """Named variants, each with its edits."""
-    if not isinstance(found, list):
-        issues.append(Issue(path=path, problem="a single value is not valid here", remedy="give an array of tables"))
-        return []
-    return [piece for at, raw in enumerate(found) for piece in _variant(raw, f"{path}[{at}]", folder, issues)]
+    return [
+        piece for at, raw in enumerate(_array(found, path, issues)) for piece in _variant(raw, f"{path}[{at}]", folder, issues)
+    ]
 
 
 def _variant(raw: Any, path: str, folder: Path, issues: list[Issue]) -> Iterator[Piece]:
     raw = in_seconds(raw)
     plain = {key: value for key, value in raw.items() if key != "budgets"} if isinstance(raw, dict) else raw
-    if wrong := problems(plain, _VariantDoc, path):
+    if wrong := problems(plain, VariantDoc, path):
         issues += wrong
         return
     if not _KEY.fullmatch(raw["name"]):
@@ -120,7 +93,7 @@ def _piece(name: str, title: str, raw: Mapping[str, Any], path: str, folder: Pat
 def _axis(raw: Any, path: str, folder: Path, issues: list[Issue]) -> list[Piece]:
     """The pieces of one axis."""
     own = {key: value for key, value in raw.items() if key not in ("values", "variants")} if isinstance(raw, dict) else raw
-    if wrong := problems(own, _AxisDoc, path):
+    if wrong := problems(own, AxisDoc, path):
         issues += wrong
         return []
     if ("variants" in raw) == ("set" in raw) or ("set" in raw) != ("values" in raw):
@@ -151,10 +124,7 @@ def _setting(axis: Mapping[str, Any], value: Any, path: str, folder: Path, issue
 
 def _budgets(found: Any, path: str, folder: Path, issues: list[Issue]) -> Iterator[DatedBudgets]:
     """The changes of budgets of one piece, from files or as they stand there."""
-    if not isinstance(found, list):
-        issues.append(Issue(path=path, problem="a single value is not valid here", remedy="give an array of tables"))
-        return
-    for place, raw in enumerate(found):
+    for place, raw in enumerate(_array(found, path, issues)):
         where = f"{path}[{place}]"
         try:
             yield _change(raw, where, folder)
@@ -168,7 +138,7 @@ def _change(raw: Any, path: str, folder: Path) -> DatedBudgets:
         inline = {key: value for key, value in raw.items() if key != "at"}
         issues = change_set_issues(inline, path)
     else:
-        issues = problems(raw, _FileDoc, path)
+        issues = problems(raw, BudgetsFileDoc, path)
     at = raw.get("at") if isinstance(raw, dict) else None
     issues += span_issues(f"{path}.at", at) if isinstance(at, str) else []
     if issues:

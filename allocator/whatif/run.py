@@ -98,7 +98,7 @@ def _compared(scenario: Scenario, seeds: list[int], cells: list[Cell], folder: P
         "cells": [{"key": cell.key, "variant": cell.variant.name, "seed": cell.seed} for cell in cells],
         "comparison": as_documents(rows),
         "projects": as_documents(projects),
-        "sentences": sentences(rows, projects, names),
+        "sentences": sentences(rows, projects, names, len(seeds)),
     }
 
 

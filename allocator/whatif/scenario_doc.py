@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
 
 from allocator.wire.scalars import Count, Multiplier, Name, PositiveCount, PositiveSpan, Priority, Span
+from allocator.wire.schema import schema_of
 from allocator.wire.snapshot_doc import Doc, PolicyDoc
 
 SpanText = Annotated[str, Meta(min_length=1, description="a span as 12h or 3d6h, or seconds")]
 Moment = Annotated[str, Meta(min_length=1, description="so long after the start of the trace, as 1d12h")]
 Positive = Annotated[float, Meta(ge=0, le=10_000)]
-Key = Annotated[str, Meta(min_length=1, description="letters, digits and . _ - only, for it names folders")]
+Key = Annotated[str, Meta(min_length=1, description="letters, digits and . _ + - only, for it names folders")]
 
 
 class GenerateDoc(Doc, kw_only=True, rename={"log": "from"}):
@@ -135,6 +136,27 @@ class EditsDoc(Doc, kw_only=True):
     maintenance: Annotated[tuple[MaintainDoc, ...], Meta(description="nodes that are serviced")] = ()
 
 
+class VariantDoc(EditsDoc, kw_only=True):
+    """A variant: its name and its edits. `budgets` stand beside them, and are described above."""
+
+    name: Key
+    title: Annotated[Name | None, Meta(description="for people; absent: the name")] = None
+
+
+class AxisDoc(Doc, kw_only=True):
+    """An axis of the matrix: `set` and an array `values`, or named `variants`."""
+
+    name: Key
+    set: Annotated[Name | None, Meta(description="the edit that takes each of the values, as policy.protection_cap")] = None
+
+
+class BudgetsFileDoc(Doc, kw_only=True):
+    """Budgets from a file."""
+
+    file: Annotated[Name, Meta(description="a change set or a budget file, JSON")]
+    at: Annotated[Moment | None, Meta(description="a change set counts from then on, whatever date it has")] = None
+
+
 class RunDoc(Doc, kw_only=True):
     """Where the cells are played. It changes no result."""
 
@@ -146,7 +168,7 @@ class RunDoc(Doc, kw_only=True):
 
 
 class ScenarioDoc(Doc, kw_only=True):
-    """The whole file, but for the edits of variants and axes, which are checked one by one."""
+    """The whole file, but for `variants` and `matrix`, which are checked one by one."""
 
     title: Annotated[Name, Meta(description="the question, for people")]
     base: Annotated[BaseDoc, Meta(description="the trace that everything begins with")]
@@ -156,3 +178,15 @@ class ScenarioDoc(Doc, kw_only=True):
     draw: Annotated[Literal["days", "jitter", "generator"] | None, Meta(description="what a seed draws")] = None
     jitter: Annotated[SpanText | None, Meta(description="with draw = jitter: most that submissions move; absent: 10m")] = None
     run: Annotated[RunDoc, Meta(description="where the cells are played")] = field(default_factory=RunDoc)
+
+
+class WholeScenarioDoc(ScenarioDoc, kw_only=True):
+    """The whole file, for its reference."""
+
+    variants: Annotated[tuple[VariantDoc, ...], Meta(description="named variants")] = ()
+    matrix: Annotated[tuple[AxisDoc, ...], Meta(description="axes that are multiplied out")] = ()
+
+
+def scenario_schema() -> dict[str, Any]:
+    """The JSON Schema of scenarios, but for what `budgets`, `values` and the variants of an axis hold."""
+    return schema_of(WholeScenarioDoc, "scenario")

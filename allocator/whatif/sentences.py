@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from allocator.replay.bootstrap import LEVEL
 from allocator.replay.report import BY_NAME, show
-from allocator.whatif.comparison import Row
+from allocator.whatif.comparison import FEWEST_SEEDS, Row
 
 HEADLINES: Mapping[str, str] = {
     "delivered_7d": "what projects get of what they are owed in a week",
@@ -32,14 +32,23 @@ PROJECTS: Mapping[str, str] = {
 """Likewise for each project."""
 
 
-def sentences(rows: Sequence[Row], projects: Sequence[Row], variants: Sequence[str]) -> list[str]:
-    """What differs from the baseline, variant by variant, and what cannot be told apart."""
+def sentences(rows: Sequence[Row], projects: Sequence[Row], variants: Sequence[str], num_seeds: int) -> list[str]:
+    """What differs from the baseline, variant by variant, and what cannot be told apart; then what to beware of."""
     found = [sentence for variant in variants[1:] for sentence in _of_variant(rows, projects, variant, variants[0])]
     number = sum(_is_told(row) for row in (*rows, *projects) if row.variant != variants[0])
     if number:
-        chance = f"{1 - LEVEL:.0%}"
-        found.append(f"Of {number} comparisons, about {chance} would look like a difference by chance alone.")
+        found += _caveats(number, num_seeds)
     return found
+
+
+def _caveats(number: int, num_seeds: int) -> Iterator[str]:
+    chance = f"{100 * (1 - LEVEL):.0f} in 100"
+    yield f"Of {number} comparisons, about {chance} would look like a difference by chance alone."
+    if num_seeds < FEWEST_SEEDS:
+        yield (
+            f"With fewer than {FEWEST_SEEDS} seeds the intervals are of days alone: that the same jobs a little later might "
+            "have taken another course is not in them."
+        )
 
 
 def _of_variant(rows: Sequence[Row], projects: Sequence[Row], variant: str, base: str) -> Iterator[str]:

@@ -50,7 +50,7 @@ def test_what_both_share_does_not_blur_the_difference() -> None:
 def test_a_difference_within_its_interval_is_not_claimed() -> None:
     found = compare_cells(samples({"base": [sample(10)], "v": [sample(10.2, noise=-1)]}), ["base", "v"], [0])
     assert not row(found, "v").differs
-    told = sentences(found, [], ["base", "v"])
+    told = sentences(found, [], ["base", "v"], 1)
     assert told[0] == "v: no difference to base can be told in the assigned part of the cluster."
 
 
@@ -74,12 +74,18 @@ def test_a_seed_without_the_metric_is_left_out() -> None:
 
 def test_sentences_name_the_direction_the_interval_and_the_chance() -> None:
     found = compare_cells(samples({"base": [sample(0.5, noise=0.01)], "v": [sample(0.4, noise=0.01)]}), ["base", "v"], [0])
-    told = sentences([each._replace(difference_low=-0.2, difference_high=-0.05) if each.differs or each.difference else each
-                      for each in found], [], ["base", "v"])  # fmt: skip
-    assert told == [
-        "v: the assigned part of the cluster falls from 50.0 % to 40.0 % (difference -20.0 % to -5.0 %).",
-        "Of 1 comparisons, about 5% would look like a difference by chance alone.",
-    ]
+    known = [each._replace(difference_low=-0.2, difference_high=-0.05) if each.difference else each for each in found]
+    told = sentences(known, [], ["base", "v"], 1)
+    assert told[0] == "v: the assigned part of the cluster falls from 50.0 % to 40.0 % (difference -20.0 % to -5.0 %)."
+    assert told[1] == "Of 1 comparisons, about 5 in 100 would look like a difference by chance alone."
+    assert "intervals are of days alone" in told[2]
+    assert len(sentences(known, [], ["base", "v"], 3)) == 2
+
+
+def test_a_difference_that_its_own_figures_show_as_0_is_not_claimed() -> None:
+    found = compare_cells(samples({"base": [sample(0.5, noise=0.01)], "v": [sample(0.4, noise=0.01)]}), ["base", "v"], [0])
+    tiny = [each._replace(difference_low=-0.2, difference_high=-0.0001) if each.difference else each for each in found]
+    assert "no difference to base can be told" in sentences(tiny, [], ["base", "v"], 3)[0]
 
 
 def test_who_gains_and_who_loses() -> None:
@@ -88,12 +94,12 @@ def test_who_gains_and_who_loses() -> None:
         values = {"base": [sample(20)], "v": [sample(20 + change, noise=1.1)]}
         rows += compare_projects(samples(values, "useful_per_day", project), ["base", "v"], [0])
     cluster = compare_cells(samples({"base": [sample(10)], "v": [sample(11, noise=1.01)]}), ["base", "v"], [0])
-    told = sentences(cluster, rows, ["base", "v"])
+    told = sentences(cluster, rows, ["base", "v"], 3)
     assert any(each.startswith("v: p: useful time a day falls from 20.0 GPU-h to 15.0 GPU-h") for each in told)
     assert any(each.startswith("v: q: useful time a day rises") for each in told)
     lines = gains_lines(as_documents(rows), "v", "base")
     assert [line.split()[0] for line in lines] == ["project", "q", "p"]
     assert lines[1].endswith("gains")
     assert lines[2].endswith("loses")
-    none = sentences(cluster, [each._replace(difference_low=-9, difference_high=9) for each in rows], ["base", "v"])
+    none = sentences(cluster, [each._replace(difference_low=-9, difference_high=9) for each in rows], ["base", "v"], 3)
     assert "v: of no project can it be told that it gains or loses." in none

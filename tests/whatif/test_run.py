@@ -133,6 +133,8 @@ def test_a_cluster_writes_what_one_process_does(backend: str, package: str, play
 def test_what_should_run_it_has_to_be_there(question: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(WhatIfError, match="no address"):
         run_scenario(replace(question, run=RunDoc(address="tcp://x")), tmp_path / "out")
+    with pytest.raises(WhatIfError, match="no cell at a time"):
+        run_scenario(replace(question, run=RunDoc(jobs=0)), tmp_path / "out")
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(MissingExtraError, match=r"gpu-epoch-allocator\[dask\]"):
         run_scenario(replace(question, run=RunDoc(backend="dask")), tmp_path / "out")
