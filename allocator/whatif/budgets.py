@@ -8,7 +8,7 @@ from allocator.domain import Allocation
 from allocator.domain.trace import Revision, Trace
 from allocator.explain.budgets import change_budgets, pools_of, trees_of
 from allocator.generate.files import refuse
-from allocator.whatif.scenario import BudgetEdit
+from allocator.whatif.budget_edits import BudgetEdit
 from allocator.wire.budget_file import BudgetFile
 from allocator.wire.changes import ChangeSet
 

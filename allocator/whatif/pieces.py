@@ -11,13 +11,11 @@ from typing import Any
 
 import msgspec
 
-from allocator.domain import Issue, SnapshotError
-from allocator.generate.files import refuse
+from allocator.domain import Issue
+from allocator.whatif.budget_edits import BudgetEdit, array_of, budget_edits
 from allocator.whatif.checks import edit_issues
-from allocator.whatif.scenario_doc import AxisDoc, BudgetsFileDoc, EditsDoc, VariantDoc
-from allocator.whatif.spans import in_seconds, seconds, span_issues
-from allocator.wire.budget_file import BudgetFile, decode_budget_change
-from allocator.wire.changes import ChangeSet, change_set_issues, change_set_of
+from allocator.whatif.scenario_doc import AxisDoc, EditsDoc, VariantDoc
+from allocator.whatif.spans import in_seconds
 from allocator.wire.shapes import problems
 
 BASE = "base"
@@ -25,9 +23,6 @@ BASE = "base"
 
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 _OWN = ("name", "title", "budgets")
-
-DatedBudgets = tuple[ChangeSet | BudgetFile, int | None, str]
-"""A change, the seconds after the start from which it counts (None: as dated), and where it stands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +32,7 @@ class Piece:
     name: str
     title: str
     raw: Mapping[str, Any]
-    budgets: tuple[DatedBudgets, ...]
+    budgets: tuple[BudgetEdit, ...]
     place: str
 
 
@@ -45,7 +40,7 @@ def pieces_of(raw: Mapping[str, Any], folder: Path) -> tuple[list[Piece], list[I
     """All variants of a file, the matrix multiplied out, and everything that is wrong with them."""
     issues: list[Issue] = []
     pieces = _listed(raw.get("variants", []), "$.variants", folder, issues)
-    matrix = _array(raw.get("matrix", []), "$.matrix", issues)
+    matrix = array_of(raw.get("matrix", []), "$.matrix", issues)
     axes = [_axis(axis, f"$.matrix[{at}]", folder, issues) for at, axis in enumerate(matrix)]
     if not issues and axes:
         pieces += [_joined(list(chosen), issues) for chosen in itertools.product(*axes)]
@@ -54,18 +49,12 @@ def pieces_of(raw: Mapping[str, Any], folder: Path) -> tuple[list[Piece], list[I
     return pieces, issues
 
 
-def _array(found: Any, path: str, issues: list[Issue]) -> list[Any]:
-    """An array of tables, or an issue."""
-    if isinstance(found, list):
-        return found
-    issues.append(Issue(path=path, problem="a single value is not valid here", remedy="give an array of tables"))
-    return []
-
-
 def _listed(found: Any, path: str, folder: Path, issues: list[Issue]) -> list[Piece]:
     """Named variants, each with its edits."""
     return [
-        piece for at, raw in enumerate(_array(found, path, issues)) for piece in _variant(raw, f"{path}[{at}]", folder, issues)
+        piece
+        for at, raw in enumerate(array_of(found, path, issues))
+        for piece in _variant(raw, f"{path}[{at}]", folder, issues)
     ]
 
 
@@ -85,7 +74,7 @@ def _piece(name: str, title: str, raw: Mapping[str, Any], path: str, folder: Pat
     """A piece whose edits have the right shape; what makes no sense in them is noted."""
     edits = {key: value for key, value in raw.items() if key not in _OWN}
     issues += edit_issues(msgspec.convert(edits, EditsDoc), path)
-    budgets = tuple(_budgets(raw.get("budgets", []), f"{path}.budgets", folder, issues))
+    budgets = tuple(budget_edits(raw.get("budgets", []), f"{path}.budgets", folder, issues))
     kept = {key: value for key, value in raw.items() if key not in ("name", "title")}
     return Piece(name=name, title=title, raw=kept, budgets=budgets, place=path)
 
@@ -120,42 +109,6 @@ def _setting(axis: Mapping[str, Any], value: Any, path: str, folder: Path, issue
     yield from (
         replace(piece, title=f"{axis['set']} = {value}") for piece in _variant({"name": name, **edits}, path, folder, issues)
     )
-
-
-def _budgets(found: Any, path: str, folder: Path, issues: list[Issue]) -> Iterator[DatedBudgets]:
-    """The changes of budgets of one piece, from files or as they stand there."""
-    for place, raw in enumerate(_array(found, path, issues)):
-        where = f"{path}[{place}]"
-        try:
-            yield _change(raw, where, folder)
-        except SnapshotError as error:
-            issues += error.issues
-
-
-def _change(raw: Any, path: str, folder: Path) -> DatedBudgets:
-    """One change of budgets. Raises `SnapshotError` with all that is wrong with it."""
-    if isinstance(raw, dict) and "file" not in raw:
-        inline = {key: value for key, value in raw.items() if key != "at"}
-        issues = change_set_issues(inline, path)
-    else:
-        issues = problems(raw, BudgetsFileDoc, path)
-    at = raw.get("at") if isinstance(raw, dict) else None
-    issues += span_issues(f"{path}.at", at) if isinstance(at, str) else []
-    if issues:
-        raise SnapshotError(issues)
-    what = change_set_of(inline) if "file" not in raw else _from_file(folder / raw["file"], path)
-    if at is not None and isinstance(what, BudgetFile):
-        raise refuse(f"{path}.at", "a budget file has dates of its own", "leave at out")
-    return what, None if at is None else seconds(at), path
-
-
-def _from_file(file: Path, path: str) -> ChangeSet | BudgetFile:
-    try:
-        return decode_budget_change(file.read_bytes())
-    except OSError as error:
-        raise refuse(f"{path}.file", f"{file} cannot be read ({error.strerror})", "give a file that exists") from error
-    except SnapshotError as error:
-        raise SnapshotError([replace(issue, path=f"{file}: {issue.path}") for issue in error.issues]) from error
 
 
 def _joined(pieces: list[Piece], issues: list[Issue]) -> Piece:

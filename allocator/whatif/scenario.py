@@ -13,11 +13,10 @@ import msgspec
 from allocator.domain import Issue, SnapshotError
 from allocator.generate.any_trace import DEFAULT_JITTER, TraceRecipe
 from allocator.generate.files import read_text, refuse
+from allocator.whatif.budget_edits import BudgetEdit
 from allocator.whatif.pieces import BASE, Piece, pieces_of
 from allocator.whatif.scenario_doc import EditsDoc, GenerateDoc, ReplayDoc, RunDoc, ScenarioDoc
 from allocator.whatif.spans import in_seconds, seconds, span_issues
-from allocator.wire.budget_file import BudgetFile
-from allocator.wire.changes import ChangeSet
 from allocator.wire.shapes import nearest, problems
 
 _FILES = ("log", "budgets")
@@ -25,15 +24,6 @@ _FILES = ("log", "budgets")
 
 _ELSEWHERE = ("variants", "matrix")
 """Checked piece by piece."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BudgetEdit:
-    """A change of the budgets. `at`: so many seconds after the start, whatever date it has; None: as dated."""
-
-    what: ChangeSet | BudgetFile
-    at: int | None
-    place: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +117,7 @@ def read_scenario(raw: Mapping[str, Any], folder: Path, name: str) -> Scenario:
         baseline=doc.baseline or BASE,
         replay=doc.replay,
         seeds=tuple(doc.seeds),
-        draw=doc.draw or ("generator" if doc.base.generate is not None else "jitter"),
+        draw=_draw(doc),
         jitter=seconds(doc.jitter or DEFAULT_JITTER),
         run=doc.run,
     )
@@ -141,7 +131,7 @@ def _variants(pieces: list[Piece], baseline: str | None) -> tuple[Variant, ...]:
             title=piece.title,
             raw=piece.raw,
             edits=msgspec.convert({key: value for key, value in piece.raw.items() if key != "budgets"}, EditsDoc),
-            budgets=tuple(BudgetEdit(what=what, at=at, place=place) for what, at, place in piece.budgets),
+            budgets=piece.budgets,
         )
         for piece in pieces
     ]
@@ -165,6 +155,10 @@ def _recipe(doc: GenerateDoc, folder: Path) -> TraceRecipe:
     return TraceRecipe(**given)
 
 
+def _draw(doc: ScenarioDoc) -> str:
+    return doc.draw or ("generator" if doc.base.generate is not None else "jitter")
+
+
 def _base_issues(doc: ScenarioDoc) -> Iterator[Issue]:
     if (doc.base.trace is None) == (doc.base.generate is None):
         yield Issue(path="$.base", problem="it says not once what is played", remedy="give one of trace and generate")
@@ -179,8 +173,9 @@ def _draw_issues(doc: ScenarioDoc) -> Iterator[Issue]:
         yield Issue(path="$.draw", problem="nothing is drawn without seeds", remedy="give seeds, or leave draw out")
     if doc.draw == "generator" and doc.base.generate is None:
         yield Issue(path="$.draw", problem="a trace file has no generator", remedy="give jitter or days, or base.generate")
-    if doc.jitter is not None and doc.draw != "jitter":
-        yield Issue(path="$.jitter", problem='it has no effect without draw = "jitter"', remedy="leave it out, or give draw")
+    if doc.jitter is not None and not (doc.seeds and _draw(doc) == "jitter"):
+        remedy = 'leave it out, or give seeds and draw = "jitter"'
+        yield Issue(path="$.jitter", problem="it has no effect where seeds move no submissions", remedy=remedy)
 
 
 def _baseline_issues(doc: ScenarioDoc, pieces: list[Piece]) -> Iterator[Issue]:

@@ -12,7 +12,6 @@ from allocator.wire.snapshot_doc import Doc, PolicyDoc
 
 SpanText = Annotated[str, Meta(min_length=1, description="a span as 12h or 3d6h, or seconds")]
 Moment = Annotated[str, Meta(min_length=1, description="so long after the start of the trace, as 1d12h")]
-Positive = Annotated[float, Meta(ge=0, le=10_000)]
 Key = Annotated[str, Meta(min_length=1, description="letters, digits and . _ + - only, for it names folders")]
 
 
@@ -25,12 +24,12 @@ class GenerateDoc(Doc, kw_only=True, rename={"log": "from"}):
     gpus: Annotated[PositiveCount | None, Meta(description="installed GPUs")] = None
     pools: Annotated[int | None, Meta(description="1 or 3")] = None
     days: Annotated[Name | None, Meta(description='a number in quotes, or of a log its days as "7:14"')] = None
-    load: Annotated[Positive | None, Meta(description="offered load")] = None
+    load: Annotated[Multiplier | None, Meta(description="offered load")] = None
     seed: Annotated[Count | None, Meta(description="of all that is drawn")] = None
     jitter: Annotated[SpanText | None, Meta(description="most that the jobs of a log move; needs a seed")] = None
     budgets: Annotated[Name | None, Meta(description="of a log: a file with a tree of shares")] = None
-    failures: Annotated[Positive | None, Meta(description="node failures per GPU and day")] = None
-    squatters: Annotated[Positive | None, Meta(description="part of the users who keep idle sessions")] = None
+    failures: Annotated[Multiplier | None, Meta(description="node failures per GPU and day")] = None
+    squatters: Annotated[Multiplier | None, Meta(description="part of the users who keep idle sessions")] = None
     deadline: Annotated[Count | None, Meta(description="day of a conference deadline")] = None
 
 
@@ -46,8 +45,8 @@ class ReplayDoc(Doc, kw_only=True):
 
     policy: Annotated[Name | None, Meta(description="policy to play, by name; absent: budgets_greedy")] = None
     engine: Annotated[Name | None, Meta(description="with policy budgets: one engine instead of the portfolio")] = None
-    time_limit: Annotated[Positive | None, Meta(description="seconds for each decision; absent: 10")] = None
-    gap: Annotated[Positive | None, Meta(description="gap at which our own policies stop improving; absent: 0")] = None
+    time_limit: Annotated[Multiplier | None, Meta(description="seconds for each decision; absent: 10")] = None
+    gap: Annotated[Multiplier | None, Meta(description="gap at which our own policies stop improving; absent: 0")] = None
     tick: Annotated[PositiveSpan | None, Meta(description="seconds between decisions; absent: 15")] = None
     drift: Annotated[PositiveSpan | None, Meta(description="while work waits, decide at least so often; absent: 300")] = None
     until: Annotated[PositiveSpan | None, Meta(description="stop so long after the start; absent: at the end")] = None
@@ -128,7 +127,7 @@ class EditsDoc(Doc, kw_only=True):
     policy: Annotated[PolicyDoc, Meta(description="fields of the trace's policy, as protection_cap")] = field(
         default_factory=PolicyDoc
     )
-    load: Annotated[Positive | None, Meta(description="offered load, over the cluster of the base")] = None
+    load: Annotated[Multiplier | None, Meta(description="offered load, over the cluster of the base")] = None
     jobs: Annotated[tuple[JobsDoc, ...], Meta(description="more, fewer, other, or moved jobs")] = ()
     remove: Annotated[tuple[NodesDoc, ...], Meta(description="nodes that go")] = ()
     add: Annotated[tuple[AddDoc, ...], Meta(description="nodes that come")] = ()

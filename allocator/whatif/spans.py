@@ -7,6 +7,7 @@ from typing import Any
 
 from allocator.domain import Issue, SnapshotError
 from allocator.generate.instant import parse_span
+from allocator.wire.shapes import show
 
 _SECONDS: Mapping[str, tuple[str, ...]] = {
     "replay": ("tick", "drift", "until"),
@@ -22,9 +23,12 @@ def seconds(text: str) -> int:
     return -parse_span(text[1:]) if text.startswith("-") else parse_span(text)
 
 
-def span_issues(path: str, text: str | None, *, signed: bool = False) -> Iterator[Issue]:
-    """What is wrong with a span that stands at `path`."""
+def span_issues(path: str, text: Any, *, signed: bool = False) -> Iterator[Issue]:
+    """What is wrong with a span that stands at `path`; None is none."""
     if text is None:
+        return
+    if not isinstance(text, str):
+        yield Issue(path=path, problem=f"{show(text)} is not valid here", remedy="give a span in quotes, as 12h or 3d6h")
         return
     if text.startswith("-") and not signed:
         yield Issue(path=path, problem=f"{text!r} is less than nothing", remedy="give a span without a sign")
