@@ -128,9 +128,9 @@ def test_domains_of_one_name_are_not_mixed_up(tmp_path: Path) -> None:
 MORE = {"author": "eve", "reason": "more", "changes": [{"id": "b", "share": 80}]}
 
 
-def shares(trace: Trace) -> list[tuple[int, dict[str, Fraction]]]:
+def shares(trace: Trace) -> list[tuple[int, dict[str, int]]]:
     trees = [(trace.start, trace.budgets), *((row.at, row.budgets) for row in trace.revisions)]
-    return [(at - START, {vertex.id: vertex.share for vertex in tree}) for at, tree in trees]
+    return [(at - START, {vertex.id: int(vertex.share) for vertex in tree}) for at, tree in trees]
 
 
 def test_a_change_counts_from_its_date_on_and_later_revisions_keep_it(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from allocator.domain import SnapshotError
+from allocator.replay import write_results
 from allocator.replay.errors import MissingExtraError
 from allocator.replay.summary import TIMING
 from allocator.whatif import Base, Scenario, WhatIfError, cells, run_scenario
@@ -79,7 +80,7 @@ def test_a_scenario_leaves_a_folder_for_each_cell_and_one_comparison(played: Pla
 def test_a_run_that_was_killed_goes_on_to_the_same_bytes(
     played: Played, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write, calls = cells.write_results, 0
+    write, calls = write_results, 0
 
     def killed(*args: object) -> object:
         nonlocal calls
