@@ -43,9 +43,11 @@ class Row(NamedTuple):
 
     @property
     def differs(self) -> bool:
-        """Whether the interval of the difference leaves 0 out."""
-        low, high = self.difference_low, self.difference_high
-        return low is not None and high is not None and (low > 0 or high < 0)
+        """Whether the interval of the difference leaves 0 out, on the side of the difference itself."""
+        middle, low, high = self.difference, self.difference_low, self.difference_high
+        if middle is None or low is None or high is None:
+            return False
+        return min(low, middle) > 0 or max(high, middle) < 0
 
 
 def compare_cells(samples: Samples, variants: Sequence[str], seeds: Sequence[int]) -> list[Row]:

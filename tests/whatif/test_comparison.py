@@ -83,6 +83,13 @@ def test_sentences_name_the_direction_the_interval_and_the_chance() -> None:
     assert len(sentences(known, [], ["base", "v"], 3)) == 2
 
 
+def test_an_interval_on_the_other_side_of_its_difference_claims_nothing() -> None:
+    found = row(compare_cells(samples({"base": [sample(10)], "v": [sample(11)]}), ["base", "v"], [0]), "v")
+    assert found.difference == pytest.approx(1)
+    assert not found._replace(difference_low=-2.0, difference_high=-1.0).differs
+    assert found._replace(difference_low=0.5, difference_high=2.0).differs
+
+
 def test_a_difference_that_its_own_figures_show_as_0_is_not_claimed() -> None:
     found = compare_cells(samples({"base": [sample(0.5, noise=0.01)], "v": [sample(0.4, noise=0.01)]}), ["base", "v"], [0])
     tiny = [each._replace(difference_low=-0.2, difference_high=-0.0001) if each.difference else each for each in found]
