@@ -16,6 +16,8 @@ import typer
 from allocator.domain import Decision, Issue, Snapshot, SnapshotError, Workload, printable
 
 if TYPE_CHECKING:
+    from allocator.domain.trace import Trace
+    from allocator.wire.budget_file import BudgetFile
     from allocator.wire.changes import ChangeSet
 
 T = TypeVar("T")
@@ -48,11 +50,19 @@ def read_pair(snapshot: str, decision: str) -> tuple[Snapshot, Decision]:
     return found[0], found[1]
 
 
-def read_changes(name: str) -> ChangeSet:
-    """Read a change set of budgets; issues name the file."""
-    from allocator.wire.changes import decode_changes
+def read_snapshot_or_trace(name: str) -> Snapshot | Trace:
+    """Read a snapshot or a trace, whichever it is; issues name the file."""
+    from allocator.wire import decode_snapshot, decode_trace
+    from allocator.wire.traces import is_trace
 
-    return _read(name, decode_changes)
+    return _read(name, lambda data: decode_trace(data) if is_trace(data) else decode_snapshot(data))
+
+
+def read_budget_change(name: str) -> ChangeSet | BudgetFile:
+    """Read a change set of budgets or a budget file; issues name the file."""
+    from allocator.wire.budget_file import decode_budget_change
+
+    return _read(name, decode_budget_change)
 
 
 def read_request(name: str, snapshot: Snapshot) -> Workload:

@@ -18,8 +18,8 @@ from allocator.cli.status import BAD_INPUT, DONE, INTERNAL_ERROR, INTERRUPTED, t
 from allocator.domain import SnapshotError
 
 COMMANDS = (
-    "solve", "apply", "verify", "explain", "budgets", "schema", "generate", "replay", "compare", "report", "plan", "bench",
-    "serve", "dispatch", "journal",
+    "solve", "apply", "verify", "explain", "budgets", "schema", "generate", "replay", "compare", "whatif", "report", "plan",
+    "bench", "serve", "dispatch", "journal",
 )  # fmt: skip
 """Each lives in the module of its name, imported when it is called, so that the command line starts quickly."""
 

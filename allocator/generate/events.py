@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -180,12 +180,22 @@ def _outages(trace: Trace, event: OutageEvent, rng: np.random.Generator) -> Iter
 
 def _maintenance(trace: Trace, event: MaintenanceEvent) -> Iterator[Maintenance]:
     nodes, lasts = _nodes(trace, event.pool, event.domain), parse_span(event.lasts)
-    size = event.batch or len(nodes)
+    begins = trace.start + parse_span(event.at)
+    yield from serviced(
+        nodes, begins, lasts, parse_span(event.notice), earliest=trace.start, batch=event.batch, drain=event.drain
+    )
+
+
+def serviced(
+    nodes: Sequence[Node], at: int, lasts: int, notice: int, *, earliest: int, batch: int | None, drain: bool
+) -> Iterator[Maintenance]:
+    """Maintenance of nodes, `batch` at a time (None: all), each for `lasts` seconds, the first at `at`; each is announced
+    `notice` seconds before, at `earliest` at the earliest."""
     for place, node in enumerate(nodes):
-        deadline = trace.start + parse_span(event.at) + place // size * lasts
-        announced = max(trace.start, deadline - parse_span(event.notice))
+        deadline = at + place // (batch or len(nodes)) * lasts
+        announced = max(earliest, deadline - notice)
         yield Maintenance(
-            node=node.name, announced=announced, deadline=deadline, end=deadline + lasts, drain=event.drain, reason="scenario"
+            node=node.name, announced=announced, deadline=deadline, end=deadline + lasts, drain=drain, reason="scenario"
         )
 
 

@@ -40,6 +40,13 @@ GB200 = Architecture(
     pool="gb200", gpus_per_node=4, cpus=144, memory_gib=960, nodes_per_leaf=18, leaves_per_su=8, arch="aarch64", leaf="rack"
 )
 
+GB300 = Architecture(
+    pool="gb300", gpus_per_node=4, cpus=144, memory_gib=960, nodes_per_leaf=18, leaves_per_su=8, arch="aarch64", leaf="rack"
+)
+
+ARCHITECTURES = {architecture.pool: architecture for architecture in (H100, B200, B300, GB200, GB300)}
+"""By the name of the pool that they make."""
+
 POOL_PARTS = {"h100": 4, "b200": 2, "b300": 1}
 """Relative sizes of three pools: 128, 64 and 32 nodes in the fleet of the workload model."""
 

@@ -50,7 +50,7 @@ def scale_load(trace: Trace, load: float, seed: int) -> Trace:
     SnapshotError
         If the chains alone ask for more, or there is nothing to repeat.
     """
-    chained = _chained(trace.jobs)
+    chained = chained_ids(trace.jobs)
     free = [job for job in trace.jobs if job.workload.id not in chained]
     fixed = sum(asked(job) for job in trace.jobs if job.workload.id in chained)
     left, now = load * _capacity(trace) - fixed, sum(map(asked, free))
@@ -65,7 +65,7 @@ def scale_load(trace: Trace, load: float, seed: int) -> Trace:
     return replace(trace, jobs=tuple(kept))
 
 
-def _chained(jobs: Iterable[Job]) -> set[str]:
+def chained_ids(jobs: Iterable[Job]) -> set[str]:
     """Ids of all jobs that wait for another or are waited for."""
     return {key for job in jobs if job.after is not None for key in (job.workload.id, job.after)}
 
@@ -103,13 +103,28 @@ def _repeat(trace: Trace, ordered: list[Job], copies: list[int], rng: np.random.
     """Each job as often as that."""
     found: list[Job] = []
     shifts: dict[tuple[object, ...], int] = {}
+    taken = {job.workload.id for job in trace.jobs}
     for job, times in zip(ordered, copies, strict=True):
         for copy in range(times):
-            key = (job.workload.allocation, job.workload.user, job.workload.submit_time // BURST_SPAN, copy)
+            key = (*_burst(job), copy)
             if copy and key not in shifts:
                 shifts[key] = _draw_shift(trace, rng)
-            found.append(_moved(trace, job, copy, shifts[key]) if copy else job)
+            found.append(_moved(trace, job, free_id(job.workload.id, copy, taken), shifts[key]) if copy else job)
     return found
+
+
+def _burst(job: Job) -> tuple[object, ...]:
+    """What one user submitted together: it moves together."""
+    work = job.workload
+    return work.allocation, work.user, work.submit_time // BURST_SPAN
+
+
+def free_id(key: str, copy: int, taken: set[str]) -> str:
+    """An id for a repetition, and a note that it is taken: a trace may hold repetitions already."""
+    while (name := f"{key}~{copy}") in taken:
+        copy += 1
+    taken.add(name)
+    return name
 
 
 def _draw_shift(trace: Trace, rng: np.random.Generator) -> int:
@@ -119,10 +134,10 @@ def _draw_shift(trace: Trace, rng: np.random.Generator) -> int:
     return unit * int(rng.integers(1, span // unit)) if span >= 2 * unit else int(rng.integers(1, max(2, span)))
 
 
-def _moved(trace: Trace, job: Job, copy: int, shift: int) -> Job:
-    """The repetition of a job at another time."""
+def _moved(trace: Trace, job: Job, key: str, shift: int) -> Job:
+    """The repetition of a job under another id at another time."""
     at = trace.start + (job.workload.submit_time - trace.start + shift) % (trace.end - trace.start)
-    return replace(job, workload=replace(job.workload, id=f"{job.workload.id}~{copy}", submit_time=at))
+    return replace(job, workload=replace(job.workload, id=key, submit_time=at))
 
 
 def jitter(trace: Trace, spread: int, seed: int) -> Trace:
@@ -138,7 +153,7 @@ def jitter(trace: Trace, spread: int, seed: int) -> Trace:
         if job.after is not None:
             jobs.append(job)
             continue
-        key = (work.allocation, work.user, work.submit_time // BURST_SPAN)
+        key = _burst(job)
         if key not in shifts:
             shifts[key] = int(rng.integers(-spread, spread + 1))
         at = min(max(work.submit_time + shifts[key], trace.start), trace.end - 1)

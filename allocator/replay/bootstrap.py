@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -30,7 +31,7 @@ def interval(metric: Metric, evidence: Evidence) -> tuple[Value, Value]:
     """The percentile interval of a metric."""
     if evidence.num_days < FEWEST_DAYS or not metric.by_day:
         return None, None
-    return _limits([metric.of(evidence, counts) for counts in draws(evidence.num_days)])
+    return limits([metric.of(evidence, counts) for counts in draws(evidence.num_days)])
 
 
 def difference(metric: Metric, one: Evidence, other: Evidence) -> tuple[Value, Value, Value]:
@@ -41,10 +42,11 @@ def difference(metric: Metric, one: Evidence, other: Evidence) -> tuple[Value, V
     if one.num_days != other.num_days or one.num_days < FEWEST_DAYS or not metric.by_day:
         return second - first, None, None
     pairs = [(metric.of(one, counts), metric.of(other, counts)) for counts in draws(one.num_days)]
-    return second - first, *_limits([None if a is None or b is None else b - a for a, b in pairs])
+    return second - first, *limits([None if a is None or b is None else b - a for a, b in pairs])
 
 
-def _limits(found: list[Value]) -> tuple[Value, Value]:
+def limits(found: Sequence[Value]) -> tuple[Value, Value]:
+    """The percentile interval of what was drawn."""
     known = [each for each in found if each is not None and math.isfinite(each)]
     if not known:
         return None, None

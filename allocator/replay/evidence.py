@@ -49,6 +49,7 @@ class Waits:
     queued: Ints
     day: Ints
     classes: npt.NDArray[np.object_]
+    projects: npt.NDArray[np.object_]
     gpus: Ints
     promised: Bools
     large: Bools
@@ -158,6 +159,7 @@ def _waits(jobs: pd.DataFrame, start: int) -> Waits:
         queued=table.queued.to_numpy(dtype=np.int64),
         day=np.maximum((table.submit.to_numpy(dtype=np.int64) - start) // DAY, 0),
         classes=table.job_class.to_numpy(dtype=object),
+        projects=table.project.to_numpy(dtype=object),
         gpus=table.gpus.to_numpy(dtype=np.int64),
         promised=table.min_runtime.to_numpy(dtype=np.int64) > 0,
         large=table.large.to_numpy(dtype=np.bool_),

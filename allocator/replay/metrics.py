@@ -104,7 +104,9 @@ def quantile(values: Ints, day: Ints, counts: Floats, share: float) -> Value:
     return float(values[int(np.searchsorted(weight, share * weight[-1]))])
 
 
-def _wait(share: float, chosen: Callable[[Evidence], Bools] | None = None, *, queued: bool = False) -> Of:
+def wait_at(share: float, chosen: Callable[[Evidence], Bools] | None = None, *, queued: bool = False) -> Of:
+    """The wait that so large a share of all jobs, or of the chosen ones, does not exceed."""
+
     def value(evidence: Evidence, counts: Floats) -> Value:
         waits = evidence.waits
         values, day = (waits.queued if queued else waits.wait), waits.day
@@ -122,6 +124,11 @@ def _wait(share: float, chosen: Callable[[Evidence], Bools] | None = None, *, qu
 def of_class(name: str) -> Callable[[Evidence], Bools]:
     """Jobs of one class."""
     return lambda evidence: evidence.waits.classes == name
+
+
+def of_project(name: str) -> Callable[[Evidence], Bools]:
+    """Jobs of one project."""
+    return lambda evidence: evidence.waits.projects == name
 
 
 def of_size(low: int, high: int | None) -> Callable[[Evidence], Bools]:
@@ -169,7 +176,7 @@ def _waits_of(name: str, what: str, chosen: Callable[[Evidence], Bools] | None, 
             "s",
             "lower",
             f"{share}th percentile of the wait of {what} ({since})",
-            _wait(share / 100, chosen),
+            wait_at(share / 100, chosen),
         )
         for share in shares
     ]
@@ -213,7 +220,7 @@ METRICS: tuple[Metric, ...] = (
     *_waits_of("wait_eval", "class eval", of_class("eval"), 50, 90),
     *_waits_of("wait_large", "gangs large enough for a reservation", _large, 50, 90, 100),
     Metric("queued_p90", "s", "lower", "90th percentile of all time in the queue, over all requeues",
-           _wait(0.9, queued=True)),
+           wait_at(0.9, queued=True)),
     Metric("stops", "", "lower", "stops by decision or by hand", _total("stops")),
     Metric("stops_max", "", "lower", "most stops of one job", _most_stops, False),
     Metric("stopped_over_8", "", "lower", "jobs stopped more than 8 times", _stopped_over(8), False),
@@ -241,8 +248,8 @@ def wait_table(evidence: Evidence) -> Mapping[str, Mapping[str, Mapping[str, Val
 
     def row(chosen: Callable[[Evidence], Bools]) -> dict[str, Value]:
         found: dict[str, Value] = {"jobs": float(chosen(evidence).sum())}
-        found |= {f"p{share}": _wait(share / 100, chosen)(evidence, everyday) for share in (50, 90, 99)}
-        return found | {"queued_p90": _wait(0.9, chosen, queued=True)(evidence, everyday)}
+        found |= {f"p{share}": wait_at(share / 100, chosen)(evidence, everyday) for share in (50, 90, 99)}
+        return found | {"queued_p90": wait_at(0.9, chosen, queued=True)(evidence, everyday)}
 
     classes = sorted({str(name) for name in evidence.waits.classes})
     sizes = {size_name(low, high): of_size(low, high) for low, high in SIZES}

@@ -82,7 +82,7 @@ def summary_lines(summary: Mapping[str, Any]) -> list[str]:
         metric = BY_NAME[name]
         between = "" if row["low"] is None else f"{show(row['low'], metric)} to {show(row['high'], metric)}"
         cells.append((name, show(row["value"], metric), between, metric.definition))
-    return [*lines, *_columns(cells), "", *_columns(_wait_cells(summary["waits"]))]
+    return [*lines, *columns(cells), "", *columns(_wait_cells(summary["waits"]))]
 
 
 def compare_lines(found: Mapping[str, Any]) -> list[str]:
@@ -102,7 +102,7 @@ def compare_lines(found: Mapping[str, Any]) -> list[str]:
     return [
         *lines,
         "",
-        *_columns(cells),
+        *columns(cells),
         "",
         "Below a value: its difference to the first, and 95 % of draws of days.",
         "",
@@ -159,6 +159,7 @@ def labels_of(names: Sequence[str]) -> list[str]:
     return [name if names.count(name) == 1 else f"{name}#{index + 1}" for index, name in enumerate(names)]
 
 
-def _columns(cells: Sequence[tuple[str, ...]]) -> list[str]:
+def columns(cells: Sequence[tuple[str, ...]]) -> list[str]:
+    """Rows of cells as lines, each column as wide as its widest cell."""
     widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]

@@ -58,7 +58,9 @@ class ChangeSet:
     changes: tuple[BudgetChange, ...]
 
 
-class _ChangeDoc(Struct, forbid_unknown_fields=True, kw_only=True):
+class ChangeDoc(Struct, forbid_unknown_fields=True, kw_only=True):
+    """What happens to one vertex."""
+
     id: Name
     add: bool = False
     remove: bool = False
@@ -71,11 +73,13 @@ class _ChangeDoc(Struct, forbid_unknown_fields=True, kw_only=True):
     interactive_limit: Annotated[Count | None, Meta(description="null: no limit")] = None
 
 
-class _ChangeSetDoc(Struct, forbid_unknown_fields=True, kw_only=True):
+class ChangeSetDoc(Struct, forbid_unknown_fields=True, kw_only=True):
+    """Changes that belong together."""
+
     author: Annotated[Name, Meta(description="who asks for it")]
     reason: Annotated[Name, Meta(description="why, for those who read it later")]
     effective: Annotated[Instant | None, Meta(description="in seconds since the epoch; absent: at once")] = None
-    changes: Annotated[list[_ChangeDoc], Meta(min_length=1)]
+    changes: Annotated[list[ChangeDoc], Meta(min_length=1)]
 
 
 def load_changes(source: str | PathLike[str] | bytes) -> ChangeSet:
@@ -91,18 +95,35 @@ def load_changes(source: str | PathLike[str] | bytes) -> ChangeSet:
 
 def decode_changes(data: bytes) -> ChangeSet:
     """Decode a change set, plain or gzip-compressed. Raises `SnapshotError` with every issue."""
+    raw = decode_raw(data)
+    if issues := change_set_issues(raw, "$"):
+        raise SnapshotError(issues)
+    return change_set_of(raw)
+
+
+def decode_raw(data: bytes) -> Any:
+    """The JSON of a small document, plain or gzip-compressed. Raises `SnapshotError` where it is no JSON."""
     data = plain(data)
     try:
         msgspec.json.decode(data)  # stricter than the standard library, and says where
     except (msgspec.DecodeError, RecursionError) as error:
         refuse_syntax(data, error)
-    raw = loads(data)
-    issues = problems(raw, _ChangeSetDoc, "$")
+    return loads(data)
+
+
+def change_set_issues(raw: Any, path: str) -> list[Issue]:
+    """What is wrong with a change set that stands at `path`, whatever the budgets are."""
+    issues = problems(raw, ChangeSetDoc, path)
     if not issues:
-        issues = [issue for at, change in enumerate(raw["changes"]) for issue in _contradictions(change, f"$.changes[{at}]")]
-        issues += _repeated(raw["changes"])
-    if issues:
-        raise SnapshotError(issues)
+        issues = [
+            issue for at, change in enumerate(raw["changes"]) for issue in _contradictions(change, f"{path}.changes[{at}]")
+        ]
+        issues += _repeated(raw["changes"], path)
+    return issues
+
+
+def change_set_of(raw: Mapping[str, Any]) -> ChangeSet:
+    """A change set without issues as an object."""
     changes = tuple(_change(change) for change in raw["changes"])
     return ChangeSet(author=raw["author"], reason=raw["reason"], effective=raw.get("effective"), changes=changes)
 
@@ -122,12 +143,12 @@ def _contradictions(change: Mapping[str, Any], path: str) -> Iterator[Issue]:
         yield Issue(path=path, problem=f"nothing changes for {show(change['id'])}", remedy="give a field, add or remove")
 
 
-def _repeated(changes: list[dict[str, Any]]) -> Iterator[Issue]:
+def _repeated(changes: list[dict[str, Any]], path: str) -> Iterator[Issue]:
     first: dict[str, int] = {}
     for at, change in enumerate(changes):
         if change["id"] in first:
-            problem = f"{show(change['id'])} is changed before, at $.changes[{first[change['id']]}]"
-            yield Issue(path=f"$.changes[{at}].id", problem=problem, remedy="say once what happens to it")
+            problem = f"{show(change['id'])} is changed before, at {path}.changes[{first[change['id']]}]"
+            yield Issue(path=f"{path}.changes[{at}].id", problem=problem, remedy="say once what happens to it")
         first.setdefault(change["id"], at)
 
 

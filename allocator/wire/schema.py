@@ -15,17 +15,17 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 def snapshot_schema() -> dict[str, Any]:
     """The JSON Schema of snapshots, draft 2020-12."""
-    return _schema(SnapshotDoc, "snapshot")
+    return schema_of(SnapshotDoc, "snapshot")
 
 
 def decision_schema() -> dict[str, Any]:
     """The JSON Schema of decisions, draft 2020-12."""
-    return _schema(DecisionDoc, "decision")
+    return schema_of(DecisionDoc, "decision")
 
 
 def trace_schema() -> dict[str, Any]:
     """The JSON Schema of traces, draft 2020-12."""
-    return _schema(TraceDoc, "trace")
+    return schema_of(TraceDoc, "trace")
 
 
 def schema_components(*kinds: type[msgspec.Struct], template: str) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def schema_components(*kinds: type[msgspec.Struct], template: str) -> dict[str, 
     return renamed
 
 
-def _schema(kind: type[msgspec.Struct], name: str) -> dict[str, Any]:
+def schema_of(kind: type[msgspec.Struct], name: str) -> dict[str, Any]:
     """One self-contained schema; `$defs` are named without the suffix of the types inside."""
     (reference,), components = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
     root = components.pop(kind.__name__)

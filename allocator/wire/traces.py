@@ -20,6 +20,12 @@ from allocator.wire.trace_doc import JobDoc, MaintenanceDoc, OutageDoc, Revision
 _DECODER = msgspec.json.Decoder(TraceDoc)
 
 
+class _Kind(msgspec.Struct):
+    """What tells a trace from a snapshot; the rest is skipped."""
+
+    jobs: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
 def load_trace(source: str | PathLike[str] | bytes) -> Trace:
     """Read a trace from a file, or from its bytes; gzip is recognised by its first bytes.
 
@@ -48,6 +54,14 @@ def decode_trace(data: bytes) -> Trace:
             return _to_domain(_read(data))
     except RecursionError as error:
         refuse_syntax(data, error)
+
+
+def is_trace(data: bytes) -> bool:
+    """Whether a document that may be a snapshot is a trace: only traces have jobs. What is no JSON is neither."""
+    try:
+        return msgspec.json.decode(plain(data), type=_Kind).jobs is not msgspec.UNSET
+    except msgspec.MsgspecError:
+        return False
 
 
 def encode_trace(trace: Trace) -> bytes:

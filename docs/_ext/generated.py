@@ -25,12 +25,18 @@ from sphinx.util.docutils import SphinxDirective
 from allocator.cli.main import app
 from allocator.service.openapi import openapi
 from allocator.service.settings import Settings
+from allocator.whatif.scenario_doc import scenario_schema
 from allocator.wire import decision_schema, snapshot_schema, trace_schema
 
 HELP_WIDTH = 96
 """Columns of the help texts."""
 
-SCHEMAS = {"snapshot": snapshot_schema, "decision": decision_schema, "trace": trace_schema}
+SCHEMAS = {
+    "snapshot": snapshot_schema,
+    "decision": decision_schema,
+    "trace": trace_schema,
+    "scenario": scenario_schema,
+}
 
 
 class MarkdownDirective(SphinxDirective):

@@ -1,0 +1,47 @@
+"""What makes no sense in edits, whatever the trace is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from allocator.domain import Issue
+from allocator.whatif.scenario_doc import AddDoc, EditsDoc, JobsDoc, NodesDoc
+from allocator.whatif.spans import span_issues
+
+
+def edit_issues(edits: EditsDoc, path: str) -> list[Issue]:
+    """Every contradiction of the edits that stand at `path`."""
+    issues: list[Issue] = []
+    for at, jobs in enumerate(edits.jobs):
+        issues += _job_issues(jobs, f"{path}.jobs[{at}]")
+    for at, nodes in enumerate(edits.remove):
+        issues += _which_nodes(nodes, f"{path}.remove[{at}]")
+    for at, bought in enumerate(edits.add):
+        issues += _add_issues(bought, f"{path}.add[{at}]")
+    for at, failing in enumerate(edits.fail):
+        where = f"{path}.fail[{at}]"
+        issues += [*_which_nodes(failing, where), *span_issues(f"{where}.at", failing.at)]
+        issues += span_issues(f"{where}.lasts", failing.lasts)
+    for at, work in enumerate(edits.maintenance):
+        where = f"{path}.maintenance[{at}]"
+        issues += _which_nodes(work, where)
+        issues += [issue for name in ("at", "lasts", "notice") for issue in span_issues(f"{where}.{name}", getattr(work, name))]
+    return issues
+
+
+def _which_nodes(doc: NodesDoc, path: str) -> Iterator[Issue]:
+    if doc.pool is None and doc.domain is None and doc.node is None:
+        yield Issue(path=path, problem="it names no nodes", remedy="give pool, domain or node")
+
+
+def _add_issues(doc: AddDoc, path: str) -> Iterator[Issue]:
+    if (doc.architecture is None) == (doc.like is None):
+        yield Issue(path=path, problem="it says not once what is bought", remedy="give one of architecture and like")
+    if (doc.racks is None) == (doc.nodes is None):
+        yield Issue(path=path, problem="it says not once how much is bought", remedy="give one of racks and nodes")
+
+
+def _job_issues(doc: JobsDoc, path: str) -> Iterator[Issue]:
+    yield from span_issues(f"{path}.shift", doc.shift, signed=True)
+    if doc.times is None and doc.shift is None and doc.set is None:
+        yield Issue(path=path, problem="nothing happens to these jobs", remedy="give times, shift or set")

@@ -1,0 +1,113 @@
+"""Intervals paired by seed, and sentences that say no more than they carry."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from allocator.replay.bootstrap import DRAWS, draws
+from allocator.replay.metrics import METRICS
+from allocator.whatif.comparison import Row, Samples, as_documents, compare_cells, compare_projects
+from allocator.whatif.gains import gains_lines
+from allocator.whatif.samples import Name, Sample
+from allocator.whatif.sentences import sentences
+
+DAYS = draws(4)
+NOISE = np.array([3.0, -1.0, -2.0, 0.0])
+
+
+def sample(level: float, *, noise: float = 1.0) -> Sample:
+    """A mean over four days around a level."""
+    days = level + noise * NOISE
+    return Sample(float(days.mean()), DAYS @ days / 4)
+
+
+def samples(values: dict[str, list[Sample]], metric: str = "occupancy", project: str = "") -> Samples:
+    """By variant one sample for each seed; of all other metrics nothing is known."""
+    unknown: dict[Name, Sample] = {("", each.name): Sample(None, None) for each in METRICS}
+    return {
+        (variant, seed): {**unknown, (project, metric): one}
+        for variant, of_seeds in values.items()
+        for seed, one in enumerate(of_seeds)
+    }
+
+
+def row(found: list[Row], variant: str, metric: str = "occupancy") -> Row:
+    return next(each for each in found if (each.variant, each.metric) == (variant, metric))
+
+
+def test_what_both_share_does_not_blur_the_difference() -> None:
+    found = compare_cells(samples({"base": [sample(10)], "v": [sample(11, noise=1.01)]}), ["base", "v"], [0])
+    base, other = row(found, "base"), row(found, "v")
+    assert (base.value, base.difference) == (10, None)
+    assert other.difference == pytest.approx(1)
+    assert base.low is not None
+    assert base.high is not None
+    assert base.high - base.low > 1
+    assert other.differs
+    assert other.difference_low == pytest.approx(1, abs=0.1)
+
+
+def test_a_difference_within_its_interval_is_not_claimed() -> None:
+    found = compare_cells(samples({"base": [sample(10)], "v": [sample(10.2, noise=-1)]}), ["base", "v"], [0])
+    assert not row(found, "v").differs
+    told = sentences(found, [], ["base", "v"], 1)
+    assert told[0] == "v: no difference to base can be told in the assigned part of the cluster."
+
+
+def test_days_that_say_nothing_give_no_interval_and_three_seeds_do() -> None:
+    fixed = [Sample(value, np.full(DRAWS, value)) for value in (1.0, 2.0, 3.0)]
+    moved = [Sample(value, None) for value in (2.0, 3.5, 4.0)]
+    alone = row(compare_cells(samples({"base": fixed[:1], "v": moved[:1]}), ["base", "v"], [0]), "v")
+    assert (alone.difference, alone.difference_low, alone.differs) == (1.0, None, False)
+    found = row(compare_cells(samples({"base": fixed, "v": moved}), ["base", "v"], [0, 1, 2]), "v")
+    assert found.difference == pytest.approx(3.5 / 3)
+    assert (found.difference_low, found.difference_high, found.differs) == (1.0, 1.5, True)
+
+
+def test_a_seed_without_the_metric_is_left_out() -> None:
+    half = [sample(10), Sample(None, None)]
+    found = row(compare_cells(samples({"base": half, "v": [sample(12), sample(99)]}), ["base", "v"], [0, 1]), "v")
+    assert found.difference == pytest.approx(2)
+    gaps = Sample(10.0, np.where(np.arange(DRAWS) % 2 == 0, np.nan, 10.0 + np.arange(DRAWS)))
+    assert row(compare_cells(samples({"base": [gaps]}), ["base"], [0]), "base").low is not None
+
+
+def test_sentences_name_the_direction_the_interval_and_the_chance() -> None:
+    found = compare_cells(samples({"base": [sample(0.5, noise=0.01)], "v": [sample(0.4, noise=0.01)]}), ["base", "v"], [0])
+    known = [each._replace(difference_low=-0.2, difference_high=-0.05) if each.difference else each for each in found]
+    told = sentences(known, [], ["base", "v"], 1)
+    assert told[0] == "v: the assigned part of the cluster falls from 50.0 % to 40.0 % (difference -20.0 % to -5.0 %)."
+    assert told[1] == "Of 1 comparisons, about 5 in 100 would look like a difference by chance alone."
+    assert "intervals are of days alone" in told[2]
+    assert len(sentences(known, [], ["base", "v"], 3)) == 2
+
+
+def test_an_interval_on_the_other_side_of_its_difference_claims_nothing() -> None:
+    found = row(compare_cells(samples({"base": [sample(10)], "v": [sample(11)]}), ["base", "v"], [0]), "v")
+    assert found.difference == pytest.approx(1)
+    assert not found._replace(difference_low=-2.0, difference_high=-1.0).differs
+    assert found._replace(difference_low=0.5, difference_high=2.0).differs
+
+
+def test_a_difference_that_its_own_figures_show_as_0_is_not_claimed() -> None:
+    found = compare_cells(samples({"base": [sample(0.5, noise=0.01)], "v": [sample(0.4, noise=0.01)]}), ["base", "v"], [0])
+    tiny = [each._replace(difference_low=-0.2, difference_high=-0.0001) if each.difference else each for each in found]
+    assert "no difference to base can be told" in sentences(tiny, [], ["base", "v"], 3)[0]
+
+
+def test_who_gains_and_who_loses() -> None:
+    rows: list[Row] = []
+    for project, change in (("p", -5.0), ("q", 5.0)):
+        values = {"base": [sample(20)], "v": [sample(20 + change, noise=1.1)]}
+        rows += compare_projects(samples(values, "useful_per_day", project), ["base", "v"], [0])
+    cluster = compare_cells(samples({"base": [sample(10)], "v": [sample(11, noise=1.01)]}), ["base", "v"], [0])
+    told = sentences(cluster, rows, ["base", "v"], 3)
+    assert any(each.startswith("v: p: useful time a day falls from 20.0 GPU-h to 15.0 GPU-h") for each in told)
+    assert any(each.startswith("v: q: useful time a day rises") for each in told)
+    lines = gains_lines(as_documents(rows), "v", "base")
+    assert [line.split()[0] for line in lines] == ["project", "q", "p"]
+    assert lines[1].endswith("gains")
+    assert lines[2].endswith("loses")
+    none = sentences(cluster, [each._replace(difference_low=-9, difference_high=9) for each in rows], ["base", "v"], 3)
+    assert "v: of no project can it be told that it gains or loses." in none
