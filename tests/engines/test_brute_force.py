@@ -49,7 +49,7 @@ def solved(seed: int, make: Callable[[int], Snapshot] = tiny_snapshot, *, enumer
     return Case(seed, snapshot, {name: allocate(snapshot, engine=name, time_limit=LIMIT) for name in ENGINES}, best)
 
 
-@pytest.mark.parametrize("seeds", chunks(usual=500, long=10_000, size=1000 if FUZZ else 125))
+@pytest.mark.parametrize("seeds", chunks(usual=500, long=10_000, size=1000 if FUZZ else 250))
 def test_no_engine_errs(seeds: range) -> None:
     outcomes: Counter[str] = Counter()
     for seed in seeds:
