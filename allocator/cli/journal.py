@@ -75,10 +75,8 @@ def export(
         rows = _open(journal).rows(table)
         if table is Table.USAGE:
             rows = [row for row in rows if _seconds(since, 0) <= row["end"] < _seconds(until, 1 << 62)]
-        if out is not None and out.suffix == ".parquet":
-            _write_parquet(rows, out)
-        else:
-            write_result(_csv(rows), out)
+        as_parquet = out is not None and out.suffix == ".parquet"
+        write_result(_parquet(rows) if as_parquet else _csv(rows), out)
 
 
 def _open(journal: str) -> Any:
@@ -103,11 +101,13 @@ def _csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
     return text.getvalue().encode()
 
 
-def _write_parquet(rows: Sequence[Mapping[str, Any]], out: Path) -> None:
+def _parquet(rows: Sequence[Mapping[str, Any]]) -> bytes:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    pq.write_table(pa.Table.from_pylist([dict(row) for row in rows]), out)
+    data = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist([dict(row) for row in rows]), data)
+    return data.getvalue()
 
 
 def _lines(shown: Mapping[str, Any]) -> list[str]:

@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
-from sqlalchemy.exc import SQLAlchemyError
-
 from allocator.dispatch.build import budgets_for, build, leaves_of
 from allocator.dispatch.config import Config
 from allocator.dispatch.execute import Executor
@@ -79,7 +77,7 @@ class Dispatcher:
             begun = time.monotonic()
             try:
                 report(self.epoch())
-            except (AllocatorError, SQLAlchemyError, OSError) as error:
+            except (AllocatorError, OSError) as error:
                 logger.error("this epoch is given up: %s", error)
             stop.wait(max(0.0, interval - (time.monotonic() - begun)))
 
@@ -92,7 +90,7 @@ class Dispatcher:
             Where the scheduler does not answer.
         SnapshotError
             Where configuration or budgets make no sense.
-        SQLAlchemyError
+        JournalError
             Where the journal cannot be written. Nothing is carried out that was not written down.
         """
         clock = Stopwatch()
@@ -154,7 +152,7 @@ class Dispatcher:
         view = self._launcher.view()
         clock.lap("view")
         memory = self._journal.load(view.now - _window(config))
-        view = replace(view, now=max(view.now, memory.seen))  # a clock that went back must not undo promises
+        view = replace(view, now=_forward(view.now, memory.seen))
         scope = scope_of(view, config.pools)
         leaves = leaves_of(budgets_for(view, config))
         self._requests = requests_of(view, scope, config, leaves)
@@ -207,6 +205,17 @@ def _window(config: Config) -> int:
     """How far back usage counts; with a half-life, until it has faded to a thousandth."""
     half_life = config.policy.half_life
     return config.policy.window if half_life is None else 10 * half_life
+
+
+def _forward(now: int, seen: int) -> int:
+    """Now, but never before the last look: a clock that goes back must not undo promises."""
+    if now < seen:
+        logger.warning(
+            "the clock is %d s behind the last look at the scheduler: time stands still until it has caught up; set the clock, "
+            "or put back a backup of the journal if it was the last look whose clock was wrong",
+            seen - now,
+        )
+    return max(now, seen)
 
 
 def _users(view: View) -> dict[str, str]:
