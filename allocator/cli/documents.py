@@ -62,6 +62,11 @@ def read_request(name: str, snapshot: Snapshot) -> Workload:
     return _read(name, lambda data: decode_request(data, snapshot))
 
 
+def read_text(name: str, read: Callable[[str], T]) -> T:
+    """Read a text; issues name the file."""
+    return _read(name, lambda data: read(data.decode("utf-8", "replace")))
+
+
 def check_writable(out: Path | None, option: str = "--out") -> None:
     """Refuse a file that cannot be written before anything is computed."""
     if out is not None and not (_is_writable_stream(out) or (not out.is_dir() and os.access(out.resolve().parent, os.W_OK))):

@@ -11,6 +11,9 @@
     [qos.scavenger]
     min_runtime = 0
 
+    [feedback]                       # absent: owners are told nothing
+    interval = 60                    # seconds between two messages at one job
+
     [[maintenance]]
     nodes = "n[05-08]"
     start = 2026-12-01T06:00:00Z     # promises on these nodes end by then, and they are drained
@@ -28,7 +31,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Struct
@@ -73,11 +76,19 @@ class _MaintenanceDoc(Struct, forbid_unknown_fields=True):
     reason: str = "maintenance"
 
 
+class Feedback(Struct, frozen=True, forbid_unknown_fields=True):
+    """How much the owners of jobs are told: seconds between two messages at one job, and most messages of an epoch."""
+
+    interval: Annotated[int, msgspec.Meta(ge=1)] = 60
+    most: Annotated[int, msgspec.Meta(ge=1)] = 100
+
+
 class _ConfigDoc(Struct, forbid_unknown_fields=True):
     pools: list[str] = []
     budgets: str | None = None
     policy: PolicyDoc = msgspec.field(default_factory=PolicyDoc)
     qos: dict[str, QosDefaults] = {}
+    feedback: Feedback | None = None
     maintenance: list[_MaintenanceDoc] = []
 
 
@@ -93,13 +104,14 @@ class Maintenance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """What an operator has set. `pools` empty: all. `budgets` None: the scheduler's own accounts."""
+    """What an operator has set. `pools` empty: all. `budgets` None: the scheduler's own accounts. `feedback` None: none."""
 
     pools: frozenset[str] = frozenset()
     budgets: tuple[AllocationDoc, ...] | None = None
     policy: PolicyDoc = field(default_factory=PolicyDoc)
     qos: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     maintenance: tuple[Maintenance, ...] = ()
+    feedback: Feedback | None = None
 
 
 def load_config(path: Path) -> Config:
@@ -118,6 +130,7 @@ def load_config(path: Path) -> Config:
             policy=doc.policy,
             qos={name: plain_wishes(defaults) for name, defaults in doc.qos.items()},
             maintenance=tuple(_maintenance(item) for item in doc.maintenance),
+            feedback=doc.feedback,
         )
 
 

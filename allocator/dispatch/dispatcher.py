@@ -12,6 +12,7 @@ from allocator.dispatch.build import budgets_for, build, leaves_of
 from allocator.dispatch.config import Config
 from allocator.dispatch.execute import Executor
 from allocator.dispatch.facts import View
+from allocator.dispatch.feedback import Speaker, messages
 from allocator.dispatch.journal import Journal
 from allocator.dispatch.launcher import Launcher
 from allocator.dispatch.memory import Memory
@@ -70,6 +71,7 @@ class Dispatcher:
     ) -> None:
         self._launcher, self._journal, self._decide = launcher, journal, decide
         self._executor, self._config, self._recorder = executor, config, recorder
+        self._speaker = Speaker(launcher)
 
     def run(self, interval: float, stop: threading.Event, report: Callable[[Epoch], None] = lambda _: None) -> None:
         """Epoch after epoch until `stop` is set. After what goes wrong the next one begins with what is really there."""
@@ -114,11 +116,14 @@ class Dispatcher:
             clock.lap("begin")
             asked = self._executor.carry_out(orders, ran)
             clock.lap("carry_out")
-            effects = self._finish(number, work, memory, asked)
+            effects, after = self._finish(number, work, memory, asked)
         else:
             after, usage = settle(work, Effects(), memory, _users(view))
             self._journal.note(work, memory, after, usage)
         clock.lap("finish")
+        if config.feedback is not None:
+            self._speaker.say(messages(view, decision, after), view, config.feedback)
+            clock.lap("say")
         return Epoch(snapshot=snapshot, decision=decision, orders=orders, view=view, effects=effects, seconds=clock.laps)
 
     def recover(self) -> None:
@@ -172,7 +177,7 @@ class Dispatcher:
         clock.lap("plan")
         return snapshot, decision, orders
 
-    def _finish(self, number: int, work: Undertaking, memory: Memory, asked: Collection[str] = ()) -> Effects:
+    def _finish(self, number: int, work: Undertaking, memory: Memory, asked: Collection[str] = ()) -> tuple[Effects, Memory]:
         """Bring an undertaking to its end: what took effect is remembered, the rest taken back.
 
         `asked` are the jobs that the scheduler was told to start: those of them that it did not are refused.
@@ -184,7 +189,7 @@ class Dispatcher:
         for row in work.decision.starts:
             if row.workload not in effects.started:
                 logger.warning("start of %s did not take effect; it waits on", row.workload)
-        return effects
+        return effects, after
 
 
 class Stopwatch:

@@ -7,6 +7,7 @@ of one.
 from __future__ import annotations
 
 import zlib
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -22,6 +23,7 @@ from allocator.domain import Decision, LastStop, Reservation, UsageRecord
 from allocator.wire import decode_decision, decode_snapshot, encode_decision, encode_snapshot
 
 OPEN, CLOSED = "open", "closed"
+FOREVER = 1 << 62
 KEPT_SECONDS = 400 * 86_400
 """How long usage, epochs and events are kept: a year of accounts, and a month to draw them up."""
 
@@ -113,6 +115,24 @@ class Journal:
             self._write(connection, before, after, usage, events)
             self._prune(connection, after.seen)
 
+    def add_usage(self, rows: Iterable[UsageRow]) -> list[UsageRow]:
+        """Runs from elsewhere, such as the scheduler's own accounts; gives those that are new.
+
+        A run whose time is known already, in whole or in part, is left out: from an earlier call, or from the dispatcher, be it
+        over or going on.
+        """
+        usage, jobs = self._table("usage"), self._table("jobs")
+        with self._writing() as connection:
+            known: dict[str, list[tuple[int, int]]] = defaultdict(list)
+            for job, start, end in connection.execute(sa.select(usage.c.job, usage.c.start, usage.c.end)):
+                known[job].append((start, end))
+            for job, held in connection.execute(sa.select(jobs.c.id, jobs.c.held).where(jobs.c.held.is_not(None))):
+                known[job].append((msgspec.json.decode(held, type=Held).run.start_time or 0, FOREVER))
+            given = {row.record.id: row for row in rows}.values()
+            fresh = [row for row in given if not _overlaps(row.record, known[row.job])]
+            self._write_usage(connection, fresh)
+        return fresh
+
     def begin(self, work: Undertaking) -> int:
         """Write down what is about to be carried out; it has reached the disk when this returns."""
         with self._writing() as connection:
@@ -189,6 +209,10 @@ class Journal:
 def _execute(connection: sa.Connection, statement: Any, rows: Sequence[Mapping[str, Any]]) -> None:
     if rows:
         connection.execute(statement, rows)
+
+
+def _overlaps(record: UsageRecord, known: Iterable[tuple[int, int]]) -> bool:
+    return any(start < record.end and record.start < end for start, end in known)
 
 
 def _text(value: Any) -> str:

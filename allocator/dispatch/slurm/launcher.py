@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -87,6 +87,10 @@ class SlurmLauncher:
     def resume(self, names: Sequence[str]) -> None:
         """Take nodes back into service."""
         self._commands.read("scontrol", "update", f"NodeName={','.join(names)}", "State=RESUME")
+
+    def say(self, texts: Mapping[str, str]) -> None:
+        """The admin comment, which `scontrol show job` shows; the comment is the users' own, and they ask for things there."""
+        self._commands.feed([f'update JobId={job} AdminComment="{text}"' for job, text in texts.items()])
 
     def _records(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """Nodes and jobs, as JSON where this build of Slurm has it."""
