@@ -81,7 +81,8 @@ def one_writer(engine: sa.Engine) -> Iterator[None]:
     if engine.dialect.name == "postgresql":
         with ExitStack() as stack:
             with speaking_plainly(engine):
-                connection = stack.enter_context(engine.connect())  # the lock is that of the connection
+                connection = stack.enter_context(engine.connect())
+                connection.detach()  # the lock is that of the connection, which no pool may keep
                 free = connection.execute(sa.text(_LOCK)).scalar_one()
                 connection.commit()
             if not free:

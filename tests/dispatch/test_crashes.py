@@ -18,9 +18,9 @@ from tests.dispatch.site import PROMISE, Site
 JOBS = ("a1", "a2", "a3", "a4", "b1", "b2", "b3")
 
 
-def contested(folder: Path) -> Site:
+def contested(folder: Path, journal: str | None = None) -> Site:
     """Four nodes held by project a, whose promises have lapsed, and work of b that is owed half of them; one stray."""
-    site = Site(folder)
+    site = Site(folder, journal=journal)
     for number in range(1, 5):
         site.scheduler.submit(f"a{number}", "a")
     site.epochs(1)

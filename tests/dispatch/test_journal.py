@@ -161,7 +161,7 @@ def test_a_full_disk_stops_nothing_and_begins_nothing(tmp_path: Path) -> None:
     dispatcher = site.dispatcher()
     with dispatcher._journal._engine.connect() as connection:
         pages = connection.execute(sa.text("PRAGMA page_count")).scalar_one()
-    full = Journal(str(site.file))
+    full = Journal(site.file)
     sa.event.listen(full._engine, "connect", lambda connection, _: connection.execute(f"PRAGMA max_page_count = {pages}"))
     full._engine.dispose()
     dispatcher._journal = full
