@@ -97,7 +97,7 @@ def test_tasks_that_wait_as_one_record_are_told_as_one() -> None:
     assert shortened.record == ""
     told: list[dict[str, str]] = []
     scheduler = FakeScheduler()
-    scheduler.say = lambda texts: told.append(dict(texts))  # type: ignore[method-assign, assignment]
+    scheduler.say = lambda texts: told.append(dict(texts))  # type: ignore[method-assign]
     view = View(now=1, jobs=jobs, nodes={})
     Speaker(scheduler).say(dict.fromkeys(jobs, "waits"), view, Feedback())
     assert told == [{"7_[0-3]": "allocator: waits", "7_5": "allocator: waits"}]
@@ -126,7 +126,7 @@ def test_a_start_that_was_not_followed_is_told(tmp_path: Path) -> None:
     site.config = replace(CONFIG, feedback=Feedback())
     site.scheduler.submit("j", "a")
     dispatcher = site.dispatcher()
-    site.scheduler.release = lambda jobs: None  # type: ignore[method-assign, assignment]
+    site.scheduler.release = lambda jobs: None  # type: ignore[method-assign]
     dispatcher.epoch()
     assert "tried again from" in site.scheduler.jobs["j"].said
 

@@ -23,7 +23,8 @@ from allocator.dispatch.migrations import JournalError
 from tests.dispatch.site import PROMISE, Site
 from tests.dispatch.test_command import run
 from tests.dispatch.test_crashes import JOBS, contested, one_epoch
-from tests.dispatch.test_journal import JOB, KEPT, NOW, USAGE, undertaking
+from tests.dispatch.test_journal import JOB, KEPT, USAGE, undertaking
+from tests.dispatch.test_requests import NOW
 
 USER = "postgres"
 """The server refuses to run as root."""

@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 PROGRAMS = ("slurmctld", "slurmd", "slurmdbd", "munged", "mariadbd", "mariadb-install-db", "sbatch", "sacctmgr")
 PACKAGES = "slurmctld slurmd slurmdbd slurm-client munge mariadb-server"
@@ -59,10 +60,45 @@ def install() -> str | None:
 
 @contextlib.contextmanager
 def only_one(lock: Path) -> Iterator[None]:
-    """Serialise clusters on this host: they share its two or three cores, and 16 nodes are enough."""
+    """One process at a time."""
     with lock.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
+
+
+@contextlib.contextmanager
+def shared(place: Path, prepare: Callable[[SlurmCluster], None]) -> Iterator[SlurmCluster]:
+    """One cluster for all processes that ask for that of a folder: started by the first of them, ended by the last.
+
+    What a run that was killed has left behind is ended first. `prepare` is called once the cluster is up.
+    """
+    place.mkdir(exist_ok=True)
+    place.chmod(0o755)
+    cluster = SlurmCluster(place / "slurm")
+    with (place / "users").open("w") as users:  # locked by everybody who uses it, so that its last user knows
+        with only_one(place / "change"):
+            if _is_alone(users):
+                cluster.down()
+                shutil.rmtree(cluster.folder, ignore_errors=True)
+                cluster.up()
+                prepare(cluster)
+            fcntl.flock(users, fcntl.LOCK_SH)
+        try:
+            yield cluster
+        finally:
+            with only_one(place / "change"):
+                if _is_alone(users):
+                    cluster.down()
+                    shutil.rmtree(cluster.folder, ignore_errors=True)
+
+
+def _is_alone(users: IO[str]) -> bool:
+    """Whether nobody else holds the lock; it is held alone then."""
+    try:
+        fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @dataclass(slots=True)
@@ -146,11 +182,15 @@ class SlurmCluster:
 
     def add_accounts(self, shares: dict[str, int], user: str = "root") -> None:
         """Give each account of a flat tree its share, and `user` an association in it."""
-        for account, share in shares.items():
-            self.run(
-                "sacctmgr", "-i", "-Q", "add", "account", account, f"fairshare={share}", "organization=test", "description=t"
+        lines = [
+            line
+            for account, share in shares.items()
+            for line in (
+                f"add account {account} fairshare={share} organization=test description=t",
+                f"add user {user} account={account}",
             )
-            self.run("sacctmgr", "-i", "-Q", "add", "user", user, f"account={account}")
+        ]
+        self.run("sacctmgr", "-i", "-Q", text="\n".join([*lines, "quit", ""]))  # one process: each takes half a second
 
     # ending
 
@@ -237,9 +277,10 @@ class SlurmCluster:
         for path in (self.folder / "mysql", self.folder / "run" / "mysql"):
             shutil.chown(path, "mysql")
         common = ["--no-defaults", "--user=mysql", f"--datadir={data}"]
-        make = ["mariadb-install-db", *common, "--auth-root-authentication-method=socket", "--skip-test-db"]
-        subprocess.run(make, check=True, timeout=300, **QUIET)  # type: ignore[call-overload]
         small = ["--innodb-buffer-pool-size=64M", "--innodb-lock-wait-timeout=900", "--innodb-flush-log-at-trx-commit=0"]
+        small += ["--innodb-log-file-size=8M", "--innodb-flush-method=nosync", "--performance-schema=off"]
+        make = ["mariadb-install-db", *common, *small, "--auth-root-authentication-method=socket", "--skip-test-db"]
+        subprocess.run(make, check=True, timeout=300, **QUIET)  # type: ignore[call-overload]
         where = [f"--socket={sock}", f"--pid-file={self.folder / 'run/mysql/pid'}"]
         net = ["--bind-address=127.0.0.1", f"--port={self.ports[2]}", "--skip-log-bin"]
         self._daemon("mariadbd", ["mariadbd", *common, *small, *where, *net])
