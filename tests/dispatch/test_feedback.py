@@ -88,7 +88,7 @@ def test_a_message_is_one_line_between_quotes(text: str) -> None:
 def test_tasks_that_wait_as_one_record_are_told_as_one() -> None:
     records = [
         {"job_id": 7, "array_job_id": 7, "array_task_string": "0-3", "job_state": "PENDING", "tres_per_node": "gres:gpu:1"},
-        {"job_id": 9, "array_job_id": 7, "array_task_id": 5, "job_state": "PENDING", "admin_comment": "allocator: x"},
+        {"job_id": 9, "array_job_id": 7, "array_task_id": 5, "job_state": "PENDING", "admin_comment": '"allocator: x"'},
     ]
     jobs = read_jobs(records, now=1)
     assert {key: job.record for key, job in jobs.items()} == {"7_5": "", **{f"7_{task}": "7_[0-3]" for task in range(4)}}

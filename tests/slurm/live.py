@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -110,7 +111,8 @@ class Site:
     def told(self, job: str) -> str:
         """What Slurm shows the owner of a job, of the first of its records."""
         shown = self.cluster.run("scontrol", "-o", "show", "job", job).splitlines()[0]
-        return shown.partition(" AdminComment=")[2].partition(" WorkDir=")[0].partition(" Comment=")[0].strip()
+        found = re.search(r' AdminComment="([^"]*)"', shown)
+        return found[1] if found else ""
 
     def sacct(self, *options: str) -> str:
         """Slurm's own accounts of all runs, as the how-to asks for them."""

@@ -128,7 +128,7 @@ def _fact(record: Record, key: str, now: int) -> JobFact:
         min_runtime=values.minutes(record.get("time_minimum")),
         resumable=record.get("requeue") in (True, 1, "1"),
         comment=values.text(record.get("comment")),
-        said=values.text(record.get("admin_comment")),
+        said=values.text(record.get("admin_comment")).strip('"'),  # scontrol keeps the quotes of what it reads
         features=values.text(record.get("features")),
         exclude=values.hosts(record.get("excluded_nodes")),
         eligible=_is_eligible(record, restarts, now),
