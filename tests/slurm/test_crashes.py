@@ -130,7 +130,7 @@ def check(site: Site, jobs: list[str], *, kills: Sequence[float] = ()) -> None:
 def test_the_dispatcher_is_killed_again_and_again(site: Site, fuzzing: bool) -> None:
     rng = random.Random(1)
     service, jobs = Service(site), []
-    for _ in range(50 if fuzzing else 4):
+    for _ in range(50 if fuzzing else 3):
         jobs += submit_some(site, rng, 6)
         service.start()
         time.sleep(rng.uniform(0.0, 3.0))
