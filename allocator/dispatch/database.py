@@ -88,7 +88,7 @@ def one_writer(engine: sa.Engine) -> Iterator[None]:
             if not free:
                 raise _taken(engine.url.render_as_string())
             yield
-    elif engine.dialect.name == "sqlite" and engine.url.database:
+    elif engine.dialect.name == "sqlite" and engine.url.database not in (None, "", ":memory:"):
         with _lock(Path(engine.url.database)):
             yield
     else:

@@ -36,14 +36,21 @@ def messages(view: View, decision: Decision, memory: Memory) -> dict[str, str]:
     memory
         After the decision was carried out: what has started has its promise there, what was refused its next try.
     """
-    found = {job.id: job.problem for job in view.jobs.values() if job.problem is not None and job.state is JobState.WAITING}
+    found = {job.id: job.problem for job in view.jobs.values() if job.problem is not None and job.held and job.gpus}
     found |= {row.workload: row.detail or row.reason.value for row in decision.waiting}
     for key, known in memory.jobs.items():
-        if known.held is not None:
+        if known.held is not None and key in view.jobs and view.jobs[key].state is JobState.RUNNING:
             found[key] = _promise(known.held, view.now)
         elif known.retry_at is not None and known.retry_at > view.now:
             found[key] = f"the scheduler has not followed its start; tried again from {_instant(known.retry_at)}"
-    return {key: text for key, text in found.items() if key in view.jobs}
+    left = _records_left(view, memory)
+    return {key: text for key, text in found.items() if key in view.jobs and view.jobs[key].record not in left}
+
+
+def _records_left(view: View, memory: Memory) -> set[str]:
+    """Records of arrays that tasks have left since the view, to run: their names would mean those tasks too."""
+    begun = [view.jobs[key] for key, known in memory.jobs.items() if known.held is not None and key in view.jobs]
+    return {job.record for job in begun if job.record}
 
 
 def _promise(held: Held, now: int) -> str:

@@ -184,8 +184,9 @@ class FakeScheduler:
     def say(self, texts: Mapping[str, str]) -> None:
         self._step("say")
         self.said.append(dict(texts))
-        for key, text in texts.items():
-            self.jobs[key] = replace(self.jobs[key], said=text)
+        for place, text in texts.items():
+            for job in [job for job in self.jobs.values() if place in (job.id, job.record)]:
+                self.jobs[job.id] = replace(job, said=text)
 
     # inside
 

@@ -103,6 +103,25 @@ def test_tasks_that_wait_as_one_record_are_told_as_one() -> None:
     assert told == [{"7_[0-3]": "allocator: waits", "7_5": "allocator: waits"}]
 
 
+def test_a_record_that_a_task_has_left_is_not_named(tmp_path: Path) -> None:
+    """The record would be named with the task that runs now, and all of its tasks be told of that one's promise."""
+    site = Site(tmp_path)
+    site.config = replace(CONFIG, feedback=Feedback())
+    for task in range(3):
+        site.scheduler.submit(f"7_{task}", "a", num_nodes=4, record="7_[0-2]")
+    site.scheduler.said.clear()
+    site.epochs(1)
+    assert [start.job for start in site.scheduler.starts] == ["7_0"]
+    assert site.scheduler.said == []
+    for task in range(3):
+        record = "" if task == 0 else "7_[1-2]"
+        site.scheduler.jobs[f"7_{task}"] = replace(site.scheduler.jobs[f"7_{task}"], record=record)
+    site.epochs(1)
+    (said,) = site.scheduler.said
+    assert set(said) == {"7_0", "7_[1-2]"}
+    assert said["7_0"].startswith("allocator: promised until ")
+
+
 def test_why_it_waits_and_what_it_is_promised(tmp_path: Path) -> None:
     site = Site(tmp_path)
     site.config = replace(CONFIG, feedback=Feedback())

@@ -75,7 +75,9 @@ def read_history(text: str, leaves: Collection[str], qos: Mapping[str, Mapping[s
             found.rows += _rows(record, leaves, qos, pool)
         except KeyError:
             found.skip("the row has too few cells", number)
-        except (_NoRunError, ValueError) as reason:
+        except ValueError:
+            found.skip("a time or a number cannot be read", number)
+        except _NoRunError as reason:
             found.skip(str(reason), number)
     return found
 
