@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,6 +15,10 @@ _SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile("test", deadline=None, max_examples=50, derandomize=True, suppress_health_check=_SLOW_IS_FINE)
 settings.register_profile("fuzz", deadline=None, max_examples=2000, suppress_health_check=_SLOW_IS_FINE)
 settings.load_profile("fuzz" if FUZZ else "test")
+
+
+also_long: Any = pytest.mark.fuzz if FUZZ else lambda test: test
+"""Marks a test with a short form and a long one: `make fuzz` selects the long one, every other run has the short one."""
 
 
 @pytest.fixture(scope="session")

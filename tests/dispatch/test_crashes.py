@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocator.dispatch.launcher import LauncherError
-from tests.conftest import FUZZ
+from tests.conftest import FUZZ, also_long
 from tests.dispatch.fake import KilledError, Ticker, Unreliable
 from tests.dispatch.site import PROMISE, Site
 
@@ -74,6 +74,7 @@ def test_killed_while_it_recovers_and_again(tmp_path: Path) -> None:
             site.check(JOBS)
 
 
+@also_long
 @settings(max_examples=300 if FUZZ else 12)
 @given(
     seed=st.integers(0, 2**32 - 1),

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from allocator.dispatch.launcher import LauncherError
+from tests.conftest import also_long
 from tests.slurm.cluster import SlurmCluster
 from tests.slurm.live import PATIENT, Site
 
@@ -127,6 +128,7 @@ def check(site: Site, jobs: list[str], *, kills: Sequence[float] = ()) -> None:
     site.check_record()
 
 
+@also_long
 def test_the_dispatcher_is_killed_again_and_again(site: Site, fuzzing: bool) -> None:
     rng = random.Random(1)
     service, jobs = Service(site), []

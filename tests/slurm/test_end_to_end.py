@@ -15,6 +15,7 @@ from allocator.dispatch.facts import NodeCondition
 from allocator.dispatch.journal import Journal
 from allocator.dispatch.slurm.history import read_history
 from allocator.wire.snapshot_doc import PolicyDoc
+from tests.conftest import also_long
 from tests.slurm.cluster import SlurmCluster
 from tests.slurm.live import PATIENT, Site
 
@@ -141,6 +142,7 @@ def test_a_node_that_dies_is_reported_and_its_job_restarted_elsewhere(site: Site
     site.check_record()
 
 
+@also_long
 def test_128_starts_of_one_epoch_all_run(site: Site, fuzzing: bool) -> None:
     quiet = ("-Q", "-o", "/dev/null", "-A", "nlp", "-N1", "--gpus-per-node=1")
     site.cluster.run("sbatch", *quiet, "--array=0-371", "--wrap=sleep 600")
