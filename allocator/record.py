@@ -18,6 +18,7 @@ import os
 import re
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -91,6 +92,9 @@ class Recorder:
                 self._rotate(epoch)
         except OSError as error:
             logger.error("the epoch of %d is not recorded: %s; make room in %s", now, error, self.folder)
+            with suppress(OSError):
+                if not epoch.decision.exists():  # half a pair is of no use, and would never give way to newer ones
+                    epoch.snapshot.unlink(missing_ok=True)
             return None
         return epoch
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -10,10 +12,17 @@ from hypothesis import HealthCheck, settings
 FUZZ = os.environ.get("ALLOCATOR_FUZZ") == "1"
 """True in the long runs of `make fuzz`."""
 
+T = TypeVar("T", bound=Callable[..., Any])
+
 _SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile("test", deadline=None, max_examples=50, derandomize=True, suppress_health_check=_SLOW_IS_FINE)
 settings.register_profile("fuzz", deadline=None, max_examples=2000, suppress_health_check=_SLOW_IS_FINE)
 settings.load_profile("fuzz" if FUZZ else "test")
+
+
+def also_long(test: T) -> T:
+    """Mark a test with a short form and a long one: `make fuzz` selects the long one, every other run has the short one."""
+    return pytest.mark.fuzz(test) if FUZZ else test
 
 
 @pytest.fixture(scope="session")

@@ -74,6 +74,23 @@ def test_a_disk_that_fails_costs_the_record_only(tmp_path: Path, caplog: pytest.
     assert "not recorded" in caplog.text
 
 
+def test_a_disk_that_gets_full_between_two_files_leaves_no_half_a_pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = Recorder(tmp_path)
+    kept = recorder.record_bytes(1000, "sha256:ab", b"{}", b"[]")
+    write = Path.write_bytes
+
+    def fails(path: Path, data: bytes) -> int:
+        if "decision" in path.name:
+            raise OSError(28, "No space left on device")
+        return write(path, data)
+
+    monkeypatch.setattr(Path, "write_bytes", fails)
+    assert recorder.record_bytes(1000, "sha256:ab", b"{}", b"[]") is None
+    assert recorder.record_bytes(2000, "sha256:cd", b"{}", b"[]") is None
+    assert list(recorded(tmp_path)) == [kept], "what was there stays"
+    assert len(list(tmp_path.iterdir())) == 2
+
+
 def test_limits_make_sense(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="at least 1"):
         Recorder(tmp_path, max_epochs=0)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from allocator.cli.documents import write_json, write_lines
+from allocator.cli.documents import check_folder, write_json, write_lines
 from allocator.cli.solve import Engine, positive
 from allocator.cli.status import BAD_INPUT
 from allocator.domain import AllocatorError, Decision, Snapshot, SnapshotError
@@ -67,6 +67,7 @@ def slurm(
     """
     if dry_run and shadow:
         raise typer.BadParameter("give one of the two: --dry-run looks once, --shadow goes on beside the scheduler")
+    check_folder(None if dry_run else record)
     logging.getLogger("allocator").setLevel(logging.INFO if verbose else logging.WARNING)
     with _told():
         from allocator.dispatch.config import Config, load_config
@@ -85,7 +86,7 @@ def slurm(
 
         first = configured()
         launcher = SlurmLauncher(Commands(), read_accounts=first.budgets is None)
-        kept = Journal(IN_MEMORY if dry_run and not Path(journal).exists() else journal)
+        kept = Journal(IN_MEMORY if dry_run and "://" not in journal and not Path(journal).exists() else journal)
         dispatcher = Dispatcher(
             launcher,
             kept,

@@ -72,10 +72,27 @@ def read_request(name: str, snapshot: Snapshot) -> Workload:
     return _read(name, lambda data: decode_request(data, snapshot))
 
 
-def check_writable(out: Path | None) -> None:
+def read_text(name: str, read: Callable[[str], T]) -> T:
+    """Read a text; issues name the file."""
+    return _read(name, lambda data: read(data.decode("utf-8", "replace")))
+
+
+def check_writable(out: Path | None, option: str = "--out") -> None:
     """Refuse a file that cannot be written before anything is computed."""
     if out is not None and not (_is_writable_stream(out) or (not out.is_dir() and os.access(out.resolve().parent, os.W_OK))):
-        raise typer.BadParameter(f"{out} cannot be written: give a file in a folder that exists", param_hint="--out")
+        raise typer.BadParameter(f"{out} cannot be written: give a file in a folder that exists", param_hint=option)
+
+
+def check_folder(folder: Path | None, option: str = "--record") -> None:
+    """Make a folder before anything is done that would be lost without it."""
+    if folder is None:
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise typer.BadParameter(f"{folder} cannot be made ({error.strerror}): give a folder", param_hint=option) from error
+    if not os.access(folder, os.W_OK):
+        raise typer.BadParameter(f"{folder} cannot be written: give a folder of this user", param_hint=option)
 
 
 def write_result(data: bytes, out: Path | None = None) -> None:

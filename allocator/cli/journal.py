@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from allocator.cli.dispatch import _told
-from allocator.cli.documents import AsJson, OutFile, check_writable, write_json, write_lines, write_result
+from allocator.cli.documents import AsJson, OutFile, check_writable, read_text, write_json, write_lines, write_result
 
 app = typer.Typer(
     add_completion=False, rich_markup_mode=None, no_args_is_help=True, help="Show and export what the dispatcher remembers."
@@ -75,10 +75,40 @@ def export(
         rows = _open(journal).rows(table)
         if table is Table.USAGE:
             rows = [row for row in rows if _seconds(since, 0) <= row["end"] < _seconds(until, 1 << 62)]
-        if out is not None and out.suffix == ".parquet":
-            _write_parquet(rows, out)
-        else:
-            write_result(_csv(rows), out)
+        as_parquet = out is not None and out.suffix == ".parquet"
+        write_result(_parquet(rows) if as_parquet else _csv(rows), out)
+
+
+@app.command("import")
+def import_(
+    journal: Annotated[str, typer.Argument(metavar="JOURNAL", help="File or URL for the dispatcher; made if it is not there.")],
+    log: Annotated[str, typer.Argument(metavar="FILE", help="What `sacct -P` printed; - is standard input.")],
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The dispatcher's TOML: whose budgets, and which QOS is free of charge.")
+    ] = None,
+    pool: Annotated[str, typer.Option(help="Pool of GPUs whose type is not accounted for.")] = "gpu",
+) -> None:
+    """Import the scheduler's own accounts as usage, so that budgets have a history on the first day.
+
+    Print them with: SLURM_TIME_FORMAT=%s sacct -a -D -X -P -S now-14days -o jobid,account,user,qos,start,end,state,alloctres.
+    Runs that are known are left out, so it may be done again, also beside a dispatcher that runs.
+    """
+    with _told():
+        from allocator.dispatch.build import leaves_of
+        from allocator.dispatch.config import Config, load_config
+        from allocator.dispatch.journal import Journal
+        from allocator.dispatch.slurm.history import read_history
+
+        found = Config() if config is None else load_config(config)
+        leaves = leaves_of([{"id": item.id, "parent": item.parent} for item in found.budgets or ()])
+        history = read_text(log, lambda text: read_history(text, leaves, found.qos, pool))
+        fresh = Journal(journal).add_usage(history.rows)
+    hours = sum(row.record.gpus * (row.record.end - row.record.start) for row in fresh) / 3600
+    whose = len({row.record.allocation for row in fresh})
+    known = len(history.rows) - len(fresh)
+    lines = [f"{len(fresh):,} runs of {whose:,} allocations, {hours:,.1f} GPU-hours; {known:,} were known already"]
+    lines += [f"left out: {count:,} rows: {why} (line {history.first[why]})" for why, count in history.skipped.most_common()]
+    write_lines(lines)
 
 
 def _open(journal: str) -> Any:
@@ -103,11 +133,13 @@ def _csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
     return text.getvalue().encode()
 
 
-def _write_parquet(rows: Sequence[Mapping[str, Any]], out: Path) -> None:
+def _parquet(rows: Sequence[Mapping[str, Any]]) -> bytes:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    pq.write_table(pa.Table.from_pylist([dict(row) for row in rows]), out)
+    data = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist([dict(row) for row in rows]), data)
+    return data.getvalue()
 
 
 def _lines(shown: Mapping[str, Any]) -> list[str]:

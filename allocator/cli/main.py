@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import sys
@@ -22,6 +23,15 @@ COMMANDS = (
     "bench", "serve", "dispatch", "journal",
 )  # fmt: skip
 """Each lives in the module of its name, imported when it is called, so that the command line starts quickly."""
+
+
+_ROOM, _ACCESS, _FILES = "make room, and do it again", "let this user do that", "raise the limit of open files (ulimit -n)"
+_SURROUNDINGS = {
+    errno.ENOSPC: _ROOM, errno.EDQUOT: _ROOM, errno.EFBIG: _ROOM,
+    errno.EACCES: _ACCESS, errno.EPERM: _ACCESS, errno.EROFS: _ACCESS,
+    errno.EMFILE: _FILES, errno.ENFILE: _FILES,
+}  # fmt: skip
+"""What the machine may refuse at any time, which is no bug, and what to do about it."""
 
 
 class Commands(typer.core.TyperGroup):
@@ -59,6 +69,10 @@ def _status_of(error: Exception, *, debug: bool) -> int:
     if isinstance(error, SnapshotError):
         for issue in error.issues:
             tell("error", issue)
+        return BAD_INPUT
+    if isinstance(error, OSError) and error.errno in _SURROUNDINGS:
+        place = f"{error.filename}: " if error.filename else ""
+        tell("error", f"{place}{error.strerror}: {_SURROUNDINGS[error.errno]}")
         return BAD_INPUT
     what = " ".join(f"{type(error).__name__}: {error}".split())
     hint = "" if debug else "; --debug shows where"

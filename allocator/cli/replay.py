@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from allocator.cli.documents import AsJson, write_json, write_lines
+from allocator.cli.documents import AsJson, check_folder, check_writable, write_json, write_lines
+from allocator.cli.status import tell
 
 if TYPE_CHECKING:
     from allocator.replay.simulator import Simulator
@@ -53,6 +54,7 @@ def replay(
         raise typer.BadParameter(f"{drift} s is less than a tick of {tick} s", param_hint="--drift")
     if out.exists() and not out.is_dir():
         raise typer.BadParameter(f"{out} is no folder", param_hint="--out")
+    check_writable(checkpoint, "--checkpoint")
     if not trace.is_file():
         raise typer.BadParameter(f"{trace} is no file", param_hint="TRACE")
     span = None if until is None else parse_span(until)
@@ -66,6 +68,7 @@ def replay(
         raise typer.BadParameter(str(error), param_hint="--policy") from error
     from allocator.replay import Simulator, summary_lines, write_results
 
+    check_folder(out, "--out")
     simulator = _begin(checkpoint, lambda: Simulator(played, made, options), (played, made, options))
     with _progress(simulator) as advance:
         simulator.run(_on_tick(advance, checkpoint, parse_span(every)))
@@ -99,7 +102,10 @@ def _on_tick(advance: Callable[[Simulator], None], checkpoint: Path | None, ever
         advance(simulator)
         last = written.setdefault("at", simulator.now)
         if checkpoint is not None and simulator.now - last >= every:
-            checkpoints.save(simulator, checkpoint)
+            try:
+                checkpoints.save(simulator, checkpoint)
+            except OSError as error:  # no reason to lose what was played
+                tell("warning", f"{checkpoint} cannot be written ({error.strerror}): make room; the last one stays")
             written["at"] = simulator.now
 
     return on_tick

@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 
+from allocator.cli.documents import check_folder
+
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 _MIB = 1 << 20
@@ -56,7 +58,7 @@ def serve(  # noqa: PLR0917  (typer reads options from the signature)
     try:
         from allocator.service import Settings
         from allocator.service.logs import log_as_json
-        from allocator.service.run import Address, run
+        from allocator.service.run import Address, AddressError, run
     except ImportError as error:
         problem = f"{error.name} is not installed: pip install 'gpu-epoch-allocator[serve]'"
         raise typer.BadParameter(problem, param_hint="serve") from error
@@ -64,7 +66,7 @@ def serve(  # noqa: PLR0917  (typer reads options from the signature)
     address = Address(host=host, port=port, certificate=certificate, key=key, clients=clients)
     _check_tokens(tokens, no_tokens, address.is_local)
     _check_files(certificate, key, clients)
-    _check_folder(record)
+    check_folder(record)
     if time_limit > max_time_limit:
         raise typer.BadParameter(f"{time_limit:g} is above --max-time-limit {max_time_limit:g}", param_hint="--time-limit")
     settings = Settings(
@@ -80,7 +82,10 @@ def serve(  # noqa: PLR0917  (typer reads options from the signature)
         record=record,
     )
     log_as_json(getattr(logging, log_level.upper()))
-    run(settings, address)
+    try:
+        run(settings, address)
+    except AddressError as error:
+        raise typer.BadParameter(str(error), param_hint="--host, --port") from error
 
 
 def _check_tokens(tokens: Path | None, no_tokens: bool, is_local: bool) -> None:
@@ -116,15 +121,3 @@ def _check_pem(certificate: Path, key: Path | None, clients: Path | None) -> Non
         raise typer.BadParameter(
             f"{clients} holds no certificate ({error}): give a PEM file", param_hint="--clients"
         ) from error
-
-
-def _check_folder(folder: Path | None) -> None:
-    """Make the folder now: later its absence would only cost records."""
-    if folder is None:
-        return
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise typer.BadParameter(f"{folder} cannot be made ({error.strerror}): give a folder", param_hint="--record") from error
-    if not os.access(folder, os.W_OK):
-        raise typer.BadParameter(f"{folder} cannot be written: give a folder of this user", param_hint="--record")

@@ -11,6 +11,9 @@
     [qos.scavenger]
     min_runtime = 0
 
+    [feedback]                       # absent: owners are told nothing
+    interval = 60                    # seconds between two messages at one job
+
     [[maintenance]]
     nodes = "n[05-08]"
     start = 2026-12-01T06:00:00Z     # promises on these nodes end by then, and they are drained
@@ -23,11 +26,12 @@ Every field may be left out.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Struct
@@ -72,11 +76,19 @@ class _MaintenanceDoc(Struct, forbid_unknown_fields=True):
     reason: str = "maintenance"
 
 
+class Feedback(Struct, frozen=True, forbid_unknown_fields=True):
+    """How much the owners of jobs are told: seconds between two messages at one job, and most messages of an epoch."""
+
+    interval: Annotated[int, msgspec.Meta(ge=1)] = 60
+    most: Annotated[int, msgspec.Meta(ge=1)] = 100
+
+
 class _ConfigDoc(Struct, forbid_unknown_fields=True):
     pools: list[str] = []
     budgets: str | None = None
     policy: PolicyDoc = msgspec.field(default_factory=PolicyDoc)
     qos: dict[str, QosDefaults] = {}
+    feedback: Feedback | None = None
     maintenance: list[_MaintenanceDoc] = []
 
 
@@ -92,13 +104,14 @@ class Maintenance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """What an operator has set. `pools` empty: all. `budgets` None: the scheduler's own accounts."""
+    """What an operator has set. `pools` empty: all. `budgets` None: the scheduler's own accounts. `feedback` None: none."""
 
     pools: frozenset[str] = frozenset()
     budgets: tuple[AllocationDoc, ...] | None = None
     policy: PolicyDoc = field(default_factory=PolicyDoc)
     qos: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     maintenance: tuple[Maintenance, ...] = ()
+    feedback: Feedback | None = None
 
 
 def load_config(path: Path) -> Config:
@@ -109,20 +122,16 @@ def load_config(path: Path) -> Config:
     SnapshotError
         Where a file cannot be read, or says something that has no meaning.
     """
-    try:
-        raw = tomllib.loads(path.read_text())
-        doc = msgspec.convert(raw, _ConfigDoc)
+    with _reading(path, "docs/howto/slurm.md shows every field"):
+        doc = msgspec.convert(tomllib.loads(path.read_text()), _ConfigDoc)
         return Config(
             pools=frozenset(doc.pools),
             budgets=None if doc.budgets is None else _load_budgets(path.parent / doc.budgets),
             policy=doc.policy,
             qos={name: plain_wishes(defaults) for name, defaults in doc.qos.items()},
             maintenance=tuple(_maintenance(item) for item in doc.maintenance),
+            feedback=doc.feedback,
         )
-    except OSError as error:
-        raise _refuse(path, f"cannot be read ({error.strerror})", "give a file that exists") from error
-    except (ValueError, msgspec.ValidationError) as error:
-        raise _refuse(path, str(error), "correct it; docs/howto/slurm.md shows every field") from error
 
 
 def plain_wishes(wishes: Wishes) -> dict[str, Any]:
@@ -149,7 +158,8 @@ def budgets_of(allocations: tuple[Allocation, ...]) -> list[dict[str, Any]]:
 
 
 def _load_budgets(path: Path) -> tuple[AllocationDoc, ...]:
-    return tuple(msgspec.json.decode(path.read_bytes(), type=list[AllocationDoc]))
+    with _reading(path, "give the list `budgets` of a snapshot"):
+        return tuple(msgspec.json.decode(path.read_bytes(), type=list[AllocationDoc]))
 
 
 def _maintenance(doc: _MaintenanceDoc) -> Maintenance:
@@ -159,5 +169,15 @@ def _maintenance(doc: _MaintenanceDoc) -> Maintenance:
     return Maintenance(nodes=tuple(expand_hosts(doc.nodes)), start=start, end=end, reason=doc.reason)
 
 
-def _refuse(path: Path, problem: str, remedy: str) -> SnapshotError:
-    return SnapshotError([Issue(path=str(path), problem=problem, remedy=remedy)])
+@contextmanager
+def _reading(path: Path, form: str) -> Iterator[None]:
+    """What is wrong with a file is said of that file."""
+    try:
+        yield
+    except SnapshotError as error:
+        raise SnapshotError([replace(issue, path=f"{path}: {issue.path}") for issue in error.issues]) from error
+    except OSError as error:
+        problem, remedy = f"cannot be read ({error.strerror})", "give a file that exists and may be read"
+        raise SnapshotError([Issue(path=str(path), problem=problem, remedy=remedy)]) from error
+    except ValueError as error:  # also what msgspec and tomllib raise
+        raise SnapshotError([Issue(path=str(path), problem=str(error), remedy=f"correct it; {form}")]) from error

@@ -8,12 +8,11 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
-from sqlalchemy.exc import SQLAlchemyError
-
 from allocator.dispatch.build import budgets_for, build, leaves_of
 from allocator.dispatch.config import Config
 from allocator.dispatch.execute import Executor
 from allocator.dispatch.facts import View
+from allocator.dispatch.feedback import Speaker, messages
 from allocator.dispatch.journal import Journal
 from allocator.dispatch.launcher import Launcher
 from allocator.dispatch.memory import Memory
@@ -72,6 +71,7 @@ class Dispatcher:
     ) -> None:
         self._launcher, self._journal, self._decide = launcher, journal, decide
         self._executor, self._config, self._recorder = executor, config, recorder
+        self._speaker = Speaker(launcher)
 
     def run(self, interval: float, stop: threading.Event, report: Callable[[Epoch], None] = lambda _: None) -> None:
         """Epoch after epoch until `stop` is set. After what goes wrong the next one begins with what is really there."""
@@ -79,7 +79,7 @@ class Dispatcher:
             begun = time.monotonic()
             try:
                 report(self.epoch())
-            except (AllocatorError, SQLAlchemyError, OSError) as error:
+            except (AllocatorError, OSError) as error:
                 logger.error("this epoch is given up: %s", error)
             stop.wait(max(0.0, interval - (time.monotonic() - begun)))
 
@@ -92,7 +92,7 @@ class Dispatcher:
             Where the scheduler does not answer.
         SnapshotError
             Where configuration or budgets make no sense.
-        SQLAlchemyError
+        JournalError
             Where the journal cannot be written. Nothing is carried out that was not written down.
         """
         clock = Stopwatch()
@@ -116,11 +116,14 @@ class Dispatcher:
             clock.lap("begin")
             asked = self._executor.carry_out(orders, ran)
             clock.lap("carry_out")
-            effects = self._finish(number, work, memory, asked)
+            effects, after = self._finish(number, work, memory, asked)
         else:
             after, usage = settle(work, Effects(), memory, _users(view))
             self._journal.note(work, memory, after, usage)
         clock.lap("finish")
+        if config.feedback is not None:
+            self._speaker.say(messages(view, decision, after), view, config.feedback)
+            clock.lap("say")
         return Epoch(snapshot=snapshot, decision=decision, orders=orders, view=view, effects=effects, seconds=clock.laps)
 
     def recover(self) -> None:
@@ -154,7 +157,7 @@ class Dispatcher:
         view = self._launcher.view()
         clock.lap("view")
         memory = self._journal.load(view.now - _window(config))
-        view = replace(view, now=max(view.now, memory.seen))  # a clock that went back must not undo promises
+        view = replace(view, now=_forward(view.now, memory.seen))
         scope = scope_of(view, config.pools)
         leaves = leaves_of(budgets_for(view, config))
         self._requests = requests_of(view, scope, config, leaves)
@@ -174,7 +177,7 @@ class Dispatcher:
         clock.lap("plan")
         return snapshot, decision, orders
 
-    def _finish(self, number: int, work: Undertaking, memory: Memory, asked: Collection[str] = ()) -> Effects:
+    def _finish(self, number: int, work: Undertaking, memory: Memory, asked: Collection[str] = ()) -> tuple[Effects, Memory]:
         """Bring an undertaking to its end: what took effect is remembered, the rest taken back.
 
         `asked` are the jobs that the scheduler was told to start: those of them that it did not are refused.
@@ -186,7 +189,7 @@ class Dispatcher:
         for row in work.decision.starts:
             if row.workload not in effects.started:
                 logger.warning("start of %s did not take effect; it waits on", row.workload)
-        return effects
+        return effects, after
 
 
 class Stopwatch:
@@ -207,6 +210,17 @@ def _window(config: Config) -> int:
     """How far back usage counts; with a half-life, until it has faded to a thousandth."""
     half_life = config.policy.half_life
     return config.policy.window if half_life is None else 10 * half_life
+
+
+def _forward(now: int, seen: int) -> int:
+    """Now, but never before the last look: a clock that goes back must not undo promises."""
+    if now < seen:
+        logger.warning(
+            "the clock is %d s behind the last look at the scheduler: time stands still until it has caught up; set the clock, "
+            "or put back a backup of the journal if it was the last look whose clock was wrong",
+            seen - now,
+        )
+    return max(now, seen)
 
 
 def _users(view: View) -> dict[str, str]:

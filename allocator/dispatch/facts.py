@@ -35,7 +35,8 @@ class JobFact:
     start on if it were released. `gpus`, `cpus` and `memory_mib` are those of the whole job, times in seconds since the epoch,
     spans in seconds. `gpus_per_node` is 0 where the job leaves open how its GPUs are split. `eligible` is False while a
     dependency or a begin time holds it back. `blocked`: it is released, but the scheduler will not start it. `problem` says
-    why it can never be placed exactly.
+    why it can never be placed exactly. `said` is what its owner is shown of the allocator or an administrator; `record` names
+    the tasks of an array that the scheduler keeps as one while they wait.
     """
 
     id: str
@@ -66,6 +67,8 @@ class JobFact:
     eligible: bool = True
     reason: str = ""
     blocked: bool = False
+    said: str = ""
+    record: str = ""
     problem: str | None = None
 
 

@@ -1,28 +1,29 @@
 """The journal: what is remembered over restarts, and what is being carried out, written down before it is.
 
-SQLite in WAL mode with full synchronisation, so that a commit has reached the disk when it returns; another database is another
-URL. Every change of an epoch is one transaction: the journal never holds half of one.
+SQLite, unless the URL is that of another database. Every change of an epoch is one transaction: the journal never holds half
+of one.
 """
 
 from __future__ import annotations
 
-import fcntl
 import zlib
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import IO, Any
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 import msgspec
 import sqlalchemy as sa
 
+from allocator.dispatch.database import one_writer, open_engine, speaking_plainly
 from allocator.dispatch.memory import Event, Held, JobMemory, Memory, UsageRow
-from allocator.dispatch.migrations import JournalError, migrate
+from allocator.dispatch.migrations import migrate
 from allocator.dispatch.settle import Effects, Undertaking
 from allocator.domain import Decision, LastStop, Reservation, UsageRecord
 from allocator.wire import decode_decision, decode_snapshot, encode_decision, encode_snapshot
 
 OPEN, CLOSED = "open", "closed"
+FOREVER = 1 << 62
 KEPT_SECONDS = 400 * 86_400
 """How long usage, epochs and events are kept: a year of accounts, and a month to draw them up."""
 
@@ -42,24 +43,17 @@ class Journal:
     """
 
     def __init__(self, url: str) -> None:
-        self.path = None if "://" in url else Path(url)
-        if self.path is not None and not self.path.parent.is_dir():
-            raise JournalError(f"{self.path.parent} is no folder: make it, and let the dispatcher write there")
-        self._engine = sa.create_engine(url if self.path is None else f"sqlite:///{self.path}")
-        if self._engine.dialect.name == "sqlite":
-            sa.event.listen(self._engine, "connect", _prepare_sqlite)
-            sa.event.listen(self._engine, "begin", _begin_sqlite)
-        with self._engine.begin() as connection:
-            migrate(connection)
+        self._engine = open_engine(url)
         self._tables = sa.MetaData()
-        self._tables.reflect(self._engine)
+        with self._writing() as connection:
+            migrate(connection)
+            self._tables.reflect(connection)
 
     def close(self) -> None:
         """Let go of the file."""
         self._engine.dispose()
 
-    @contextmanager
-    def exclusive(self) -> Iterator[None]:
+    def exclusive(self) -> AbstractContextManager[None]:
         """Keep a second dispatcher away while this one lives, however it ends.
 
         Raises
@@ -67,19 +61,25 @@ class Journal:
         JournalError
             Where there is one already.
         """
-        if self.path is None:
-            yield  # another database: run one dispatcher, under a service manager
-            return
-        with self.path.with_name(self.path.name + ".lock").open("w") as handle:
-            _lock(handle, self.path)
-            yield
+        return one_writer(self._engine)
+
+    @contextmanager
+    def _reading(self) -> Iterator[sa.Connection]:
+        with speaking_plainly(self._engine), self._engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def _writing(self) -> Iterator[sa.Connection]:
+        """One transaction."""
+        with speaking_plainly(self._engine), self._engine.begin() as connection:
+            yield connection
 
     # reading
 
     def load(self, since: int = 0) -> Memory:
         """Everything that is remembered, with the usage that ended at `since` or later."""
         jobs, usage, held = self._table("jobs"), self._table("usage"), self._table("reservations")
-        with self._engine.connect() as connection:
+        with self._reading() as connection:
             rows = connection.execute(sa.select(jobs)).mappings()
             records = connection.execute(sa.select(usage).where(usage.c.end >= since).order_by(usage.c.id)).mappings()
             kept = connection.execute(sa.select(held.c.data).order_by(held.c.workload)).scalars()
@@ -94,7 +94,7 @@ class Journal:
         """What was being carried out when the dispatcher last ended, if it was not brought to its end."""
         epochs = self._table("epochs")
         query = sa.select(epochs.c.number, epochs.c.undertaking).where(epochs.c.state == OPEN).order_by(epochs.c.number.desc())
-        with self._engine.connect() as connection:
+        with self._reading() as connection:
             row = connection.execute(query).first()
         return None if row is None else (row[0], _unpack(row[1]))
 
@@ -104,20 +104,38 @@ class Journal:
         columns = [column for column in source.c if not isinstance(column.type, sa.LargeBinary)]
         key = next(iter(source.primary_key.columns))
         order = key.desc() if key.name == "number" else key
-        with self._engine.connect() as connection:
+        with self._reading() as connection:
             return [dict(row) for row in connection.execute(sa.select(*columns).order_by(order).limit(limit)).mappings()]
 
     # writing
 
     def observe(self, before: Memory, after: Memory, usage: Iterable[UsageRow], events: Iterable[Event]) -> None:
         """What has been seen, in one transaction."""
-        with self._engine.begin() as connection:
+        with self._writing() as connection:
             self._write(connection, before, after, usage, events)
             self._prune(connection, after.seen)
 
+    def add_usage(self, rows: Iterable[UsageRow]) -> list[UsageRow]:
+        """Runs from elsewhere, such as the scheduler's own accounts; gives those that are new.
+
+        A run whose time is known already, in whole or in part, is left out: from an earlier call, or from the dispatcher, be it
+        over or going on.
+        """
+        usage, jobs = self._table("usage"), self._table("jobs")
+        with self._writing() as connection:
+            known: dict[str, list[tuple[int, int]]] = defaultdict(list)
+            for job, start, end in connection.execute(sa.select(usage.c.job, usage.c.start, usage.c.end)):
+                known[job].append((start, end))
+            for job, held in connection.execute(sa.select(jobs.c.id, jobs.c.held).where(jobs.c.held.is_not(None))):
+                known[job].append((msgspec.json.decode(held, type=Held).run.start_time or 0, FOREVER))
+            given = {row.record.id: row for row in rows}.values()
+            fresh = [row for row in given if not _overlaps(row.record, known[row.job])]
+            self._write_usage(connection, fresh)
+        return fresh
+
     def begin(self, work: Undertaking) -> int:
         """Write down what is about to be carried out; it has reached the disk when this returns."""
-        with self._engine.begin() as connection:
+        with self._writing() as connection:
             return self._insert_epoch(connection, work, OPEN, _pack(work), Effects())
 
     def end(
@@ -125,14 +143,14 @@ class Journal:
     ) -> None:
         """What became of it, and the memory after that, in one transaction."""
         epochs = self._table("epochs")
-        with self._engine.begin() as connection:
+        with self._writing() as connection:
             values = {"state": CLOSED, "undertaking": None, **_outcome(work, effects)}
             connection.execute(epochs.update().where(epochs.c.number == number).values(**values))
             self._write(connection, before, after, usage, ())
 
     def note(self, work: Undertaking, before: Memory, after: Memory, usage: Iterable[UsageRow]) -> None:
         """An epoch in which nothing had to be carried out: its promotions, marks and reservations."""
-        with self._engine.begin() as connection:
+        with self._writing() as connection:
             self._insert_epoch(connection, work, CLOSED, None, Effects())
             self._write(connection, before, after, usage, ())
 
@@ -188,27 +206,13 @@ class Journal:
         return self._tables.tables[name]
 
 
-def _prepare_sqlite(connection: Any, _record: Any) -> None:
-    """WAL, and a commit that has reached the disk; transactions are begun by `_begin_sqlite`, not by the driver."""
-    connection.isolation_level = None
-    for pragma in ("journal_mode = WAL", "synchronous = FULL", "busy_timeout = 10000"):
-        connection.execute(f"PRAGMA {pragma}")
-
-
-def _begin_sqlite(connection: sa.Connection) -> None:
-    connection.exec_driver_sql("BEGIN")
-
-
-def _lock(handle: IO[str], path: Path) -> None:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise JournalError(f"another dispatcher writes {path}: end it first, or give this one a journal of its own") from error
-
-
 def _execute(connection: sa.Connection, statement: Any, rows: Sequence[Mapping[str, Any]]) -> None:
     if rows:
         connection.execute(statement, rows)
+
+
+def _overlaps(record: UsageRecord, known: Iterable[tuple[int, int]]) -> bool:
+    return any(start < record.end and record.start < end for start, end in known)
 
 
 def _text(value: Any) -> str:

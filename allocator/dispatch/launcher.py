@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -60,4 +60,8 @@ class Launcher(Protocol):
 
     def resume(self, nodes: Sequence[str]) -> None:
         """Let work start on nodes again."""
+        ...
+
+    def say(self, texts: Mapping[str, str]) -> None:
+        """Show the owners of jobs one line of text each; it takes the place of the last one."""
         ...

@@ -77,7 +77,7 @@ def _request(
         excluded |= {node.name for node in nodes} & set(job.exclude)
     request |= {
         "id": job.id,
-        "allocation": allocation_of(job, leaves),
+        "allocation": allocation_of(job.account, job.user, leaves),
         "user": job.user or None,
         "tasks": shape.tasks,
         "gpus_per_task": shape.gpus,
@@ -94,10 +94,10 @@ def _request(
     return {name: value for name, value in request.items() if value is not None}
 
 
-def allocation_of(job: JobFact, leaves: Collection[str]) -> str:
+def allocation_of(account: str, user: str, leaves: Collection[str]) -> str:
     """The leaf that pays: the user under the account where there is one, else the account."""
-    mine = f"{job.account}/{job.user}"
-    return mine if mine in leaves or job.account not in leaves else job.account
+    mine = f"{account}/{user}"
+    return mine if mine in leaves or account not in leaves else account
 
 
 def _from_comment(job: JobFact, levels: Sequence[str]) -> dict[str, Any]:

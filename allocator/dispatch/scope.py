@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from allocator.dispatch.facts import JobFact, JobState, View
+from allocator.domain import Issue, SnapshotError
 
 UNTYPED = "gpu"
 """The pool of GPUs whose type is not named."""
@@ -31,8 +32,15 @@ def scope_of(view: View, pools: frozenset[str]) -> Scope:
 
     A running job belongs to the allocator if all its nodes do; a waiting one if it can only start in pools that were handed
     over. Pools are GPU types; separate fabrics are pools of their own.
+
+    Raises
+    ------
+    SnapshotError
+        Where none of the given pools has a node.
     """
     every = pools_of(view)
+    if pools and pools.isdisjoint(every.values()):
+        raise SnapshotError([_no_pool(pools, sorted(set(every.values())))])
     targets_of = cache(lambda partition, kind: _targets(view, every, partition, kind))  # jobs are many, their kinds are few
     mine = {name: pool for name, pool in every.items() if not pools or pool in pools}
     jobs: dict[str, JobFact] = {}
@@ -47,6 +55,11 @@ def scope_of(view: View, pools: frozenset[str]) -> Scope:
             jobs[job.id] = job
             accepted[job.id] = tuple(sorted(targets))
     return Scope(mine, jobs, accepted)
+
+
+def _no_pool(given: Iterable[str], known: Sequence[str]) -> Issue:
+    remedy = f"give some of {', '.join(known)}" if known else "the scheduler shows no node with GPUs: see its configuration"
+    return Issue(path="pools", problem=f"no node is in {', '.join(sorted(given))}", remedy=remedy)
 
 
 def pools_of(view: View) -> dict[str, str]:

@@ -40,7 +40,9 @@ def load(path: Path, trace: Trace, policy: SchedulingPolicy, options: ReplayOpti
         with path.open("rb") as file:
             known = pickle.load(file) == FORMAT
             simulator = pickle.load(file) if known else None
-    except (pickle.UnpicklingError, EOFError, AttributeError, ImportError) as error:
+    except OSError as error:
+        raise ReplayError(f"{path} cannot be read ({error.strerror}): let this user read it") from error
+    except Exception as error:  # a damaged file may raise whatever it likes
         raise ReplayError(f"{path} is no checkpoint of this version ({error}): delete it to begin anew") from error
     if not isinstance(simulator, Simulator):
         raise ReplayError(f"{path} is no checkpoint of this version: delete it to begin anew")

@@ -36,9 +36,10 @@ def read_played(folder: Path) -> Played:
     """
     try:
         summary, frames = read_summary(folder), read_frames(folder)
-    except (OSError, ValueError) as error:
+        evidence = evidence_of(frames, summary["start"], summary["end"])
+    except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:  # absent, damaged, or of other columns
         raise ReplayError(f"{folder} holds no results of a replay ({error}): give a folder that --out has written") from error
-    return Played(folder.name or str(folder), summary, evidence_of(frames, summary["start"], summary["end"]))
+    return Played(folder.name or str(folder), summary, evidence)
 
 
 def compare(runs: Sequence[Played]) -> dict[str, Any]:

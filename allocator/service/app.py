@@ -140,7 +140,7 @@ class Service:
         )
         wait_until, deadline = (note.arrived + share * seconds for share in (WAIT_SHARE, 1 + GRACE_SHARE))
         try:
-            reply = await self.pool.run(call, wait_until=wait_until, deadline=deadline)
+            reply = await note.incoming.answer(self.pool.run(call, wait_until=wait_until, deadline=deadline))
         except LookupError:
             detail = f"no worker was free within {WAIT_SHARE * seconds:g} s, half of the time budget"
             raise RefusedError(Kind.BUSY, detail, headers=self.desk.retry_after()) from None

@@ -1,13 +1,16 @@
-"""The body of a request: read within bounds, or thrown away so that the client gets to read why."""
+"""The body of a request: read within bounds, or thrown away so that the client gets to read why; and whether it still waits."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
+from typing import Any, TypeVar
 
 from starlette.types import Message, Receive
 
 from allocator.service.problems import Kind, RefusedError
+
+T = TypeVar("T")
 
 SLACK_SECONDS = 5.0
 """A body that is thrown away is waited for no longer than this."""
@@ -48,13 +51,37 @@ class Incoming:
                 while not self.ended:
                     message = await self.receive()
                     if message["type"] == "http.disconnect":
-                        raise RefusedError(Kind.BAD_REQUEST, "the client left in the middle of the body")
+                        raise RefusedError(Kind.LEFT, "in the middle of the body")
                     parts.append(message.get("body", b""))
                     if self.size > limit:
                         raise _too_large(limit)
         except TimeoutError:
             raise RefusedError(Kind.SLOW_BODY, f"the body must arrive within {seconds:g} seconds") from None
         return b"".join(parts)
+
+    async def answer(self, work: Coroutine[Any, Any, T]) -> T:
+        """What comes of some work, which is given up once the client has left: nobody would read it.
+
+        Raises
+        ------
+        RefusedError
+            If the client leaves. The work has come to its end then too.
+        """
+        working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(self._leave())
+        try:
+            await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                return working.result()
+            raise RefusedError(Kind.LEFT, "while it was worked on or waited for a worker")
+        finally:
+            working.cancel()
+            leaving.cancel()
+            await asyncio.gather(working, leaving, return_exceptions=True)
+
+    async def _leave(self) -> None:
+        """Ends when the client has left."""
+        while (await self.receive())["type"] != "http.disconnect":
+            pass
 
     async def throw_away(self, limit: int) -> None:
         """Read on without keeping anything, up to `limit` bytes.

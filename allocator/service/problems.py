@@ -30,6 +30,7 @@ class Kind(Enum):
     MEDIA = ("unsupported-media-type", 415, "The body is of a kind that is not read")
     BAD_DOCUMENT = ("bad-document", 422, "The document has problems")
     TOO_MANY = ("too-many-calls", 429, "This token has too many calls underway")
+    LEFT = ("client-left", 499, "The client has left before its answer")
     INTERNAL = ("internal-error", 500, "Something is wrong in the service")
     BUSY = ("busy", 503, "The service is full")
     TIME_OVER = ("time-over", 503, "There was no answer within the time budget")

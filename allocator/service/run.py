@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+import socket
 import ssl
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -15,6 +16,7 @@ from types import FrameType
 import uvicorn
 from starlette.applications import Starlette
 
+from allocator.domain import AllocatorError
 from allocator.service.app import Service, create_app
 from allocator.service.settings import Settings
 
@@ -31,6 +33,13 @@ IDLE_SECONDS = 30
 
 STOP_SLACK = 5.0
 """Seconds to write the last answers."""
+
+
+_BACKLOG = 2_048
+
+
+class AddressError(AllocatorError):
+    """The service cannot listen where it was told to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,13 +70,40 @@ def run(settings: Settings, address: Address) -> None:
     ------
     SnapshotError
         If the file of tokens has problems.
+    AddressError
+        If the address is not to be had.
     OSError
         If the certificates cannot be read.
     """
     app = create_app(settings)
+    listener = listen(address)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _done)
-    asyncio.run(_serve(app, server_of(app, settings, address)))
+    with listener:
+        logger.info("running on %s", _url(address, listener))
+        asyncio.run(_serve(app, server_of(app, settings, address), listener))
+
+
+def listen(address: Address) -> socket.socket:
+    """A socket at the address: taken before workers are started, so that a wrong one costs nothing.
+
+    Raises
+    ------
+    AddressError
+        If another program has it, or it is none of this machine.
+    """
+    try:
+        family, _, _, _, where = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(where[:2], family=family, backlog=_BACKLOG)
+    except OSError as error:
+        problem = f"{address.host}, port {address.port}: {error.strerror or error}"
+        raise AddressError(f"{problem}: end what listens there, or give another address of this machine") from error
+
+
+def _url(address: Address, listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    scheme = "http" if address.certificate is None else "https"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def server_of(app: Starlette, settings: Settings, address: Address) -> uvicorn.Server:
@@ -99,11 +135,11 @@ def _done(number: int, frame: FrameType | None) -> None:
     logger.info("stopped by %s", signal.Signals(number).name)
 
 
-async def _serve(app: Starlette, server: uvicorn.Server) -> None:
+async def _serve(app: Starlette, server: uvicorn.Server, listener: socket.socket) -> None:
     service: Service = app.state.service
     if service.tokens is not None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: _reload(service))
-    await server.serve()
+    await server.serve(sockets=[listener])
 
 
 def _reload(service: Service) -> None:

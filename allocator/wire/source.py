@@ -81,8 +81,11 @@ def refuse_syntax(data: bytes, error: Exception) -> NoReturn:
 
 
 def loads(raw: bytes | Raw) -> Any:
-    """Decode a part that is known to be JSON. Numbers out of range become infinite, for the checks to name."""
-    return json.loads(bytes(raw).decode(), parse_int=_integer)
+    """Decode JSON without looking for fields. Numbers out of range become infinite, for the checks to name."""
+    try:
+        return json.loads(bytes(raw).decode(), parse_int=_integer)
+    except ValueError as error:  # a reader that knows the fields had stopped before it came to this place
+        refuse_syntax(bytes(raw), error)
 
 
 def _integer(text: str) -> int | float:

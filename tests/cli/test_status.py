@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -91,7 +93,7 @@ def test_wrong_usage(invoke: Invoke, snapshot: Path, decision: Path, args: tuple
 
 
 @pytest.mark.parametrize(
-    "error", [KeyError("x"), InfeasibleError("not even keep"), RecursionError(), OSError(28, "No space left")]
+    "error", [KeyError("x"), InfeasibleError("not even keep"), RecursionError(), OSError(22, "Invalid argument")]
 )
 def test_an_internal_error(invoke: Invoke, snapshot: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def fail(*_: object, **__: object) -> None:
@@ -105,6 +107,22 @@ def test_an_internal_error(invoke: Invoke, snapshot: Path, monkeypatch: pytest.M
     assert result.err.count("\n") == 1
     for args in (("--debug", "solve", snapshot), ("solve", snapshot, "--debug")):
         assert "Traceback" in invoke(*args).err
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"), [(errno.ENOSPC, "make room"), (errno.EACCES, "let this user"), (errno.EMFILE, "limit")]
+)
+def test_what_the_machine_refuses_is_no_bug(
+    invoke: Invoke, snapshot: Path, monkeypatch: pytest.MonkeyPatch, number: int, remedy: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number), "/some/place")
+
+    monkeypatch.setattr("allocator.engine.allocate", fail)
+    result = invoke("solve", snapshot)
+    assert (result.status, result.out) == (2, b"")
+    assert result.err.startswith("error: /some/place: ")
+    assert remedy in result.err
 
 
 def test_an_interrupt(invoke: Invoke, snapshot: Path, monkeypatch: pytest.MonkeyPatch) -> None:

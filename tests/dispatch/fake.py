@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -73,6 +73,7 @@ class FakeScheduler:
         self.jobs: dict[str, JobFact] = {}
         self.starts: list[Started] = []
         self.stillborn: list[str] = []
+        self.said: list[dict[str, str]] = []
         self._told_to_end: dict[str, int] = {}
         self._waited = 0.0
         self.accounts = tuple(Allocation(id=name, parent=None, share=Fraction(1)) for name in ("a", "b"))
@@ -179,6 +180,13 @@ class FakeScheduler:
         self._step("resume")
         for name in nodes:
             self.nodes[name] = replace(self.nodes[name], condition=NodeCondition.OPEN, reason="")
+
+    def say(self, texts: Mapping[str, str]) -> None:
+        self._step("say")
+        self.said.append(dict(texts))
+        for place, text in texts.items():
+            for job in [job for job in self.jobs.values() if place in (job.id, job.record)]:
+                self.jobs[job.id] = replace(job, said=text)
 
     # inside
 

@@ -43,11 +43,11 @@ class TickingJournal(Journal):
 
 
 class Site:
-    """A fake scheduler, a journal file, and dispatchers that come and go."""
+    """A fake scheduler, a journal (a file, unless a URL is given), and dispatchers that come and go."""
 
-    def __init__(self, folder: Path, nodes: int = 4) -> None:
+    def __init__(self, folder: Path, nodes: int = 4, journal: str | None = None) -> None:
         self.scheduler = FakeScheduler(nodes)
-        self.file = folder / "journal.db"
+        self.file = journal or str(folder / "journal.db")
         self.decisions: list[Decision] = []
         self.config = CONFIG
 
@@ -57,7 +57,7 @@ class Site:
         self.scheduler.tick = ticker
         beats = iter(range(1_000_000))
         executor = Executor(self.scheduler, Patience(stop=5, start=5), self.scheduler.pass_time, lambda: float(next(beats)))
-        return Dispatcher(self.scheduler, TickingJournal(str(self.file), ticker), self._decide, executor, lambda: self.config)
+        return Dispatcher(self.scheduler, TickingJournal(self.file, ticker), self._decide, executor, lambda: self.config)
 
     def _decide(self, snapshot: Snapshot) -> Decision:
         decision = allocate(snapshot, engine="greedy")
@@ -74,11 +74,11 @@ class Site:
 
     def memory(self) -> Memory:
         """What the journal remembers."""
-        return Journal(str(self.file)).load()
+        return Journal(self.file).load()
 
     def check(self, jobs: Iterable[str]) -> None:
         """What holds after every crash once a new dispatcher has had its first epochs."""
-        assert Journal(str(self.file)).undertaking() is None
+        assert Journal(self.file).undertaking() is None
         shown, memory = self.scheduler.jobs, self.memory()
         assert set(jobs) <= set(shown), "no job is lost"
         seen = [(start.job, start.incarnation) for start in self.scheduler.starts]

@@ -11,16 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocator.dispatch.launcher import LauncherError
-from tests.conftest import FUZZ
+from tests.conftest import FUZZ, also_long
 from tests.dispatch.fake import KilledError, Ticker, Unreliable
 from tests.dispatch.site import PROMISE, Site
 
 JOBS = ("a1", "a2", "a3", "a4", "b1", "b2", "b3")
 
 
-def contested(folder: Path) -> Site:
+def contested(folder: Path, journal: str | None = None) -> Site:
     """Four nodes held by project a, whose promises have lapsed, and work of b that is owed half of them; one stray."""
-    site = Site(folder)
+    site = Site(folder, journal=journal)
     for number in range(1, 5):
         site.scheduler.submit(f"a{number}", "a")
     site.epochs(1)
@@ -74,6 +74,7 @@ def test_killed_while_it_recovers_and_again(tmp_path: Path) -> None:
             site.check(JOBS)
 
 
+@also_long
 @settings(max_examples=300 if FUZZ else 12)
 @given(
     seed=st.integers(0, 2**32 - 1),

@@ -45,7 +45,7 @@ def test_promises_stops_and_usage_are_kept(site: Site) -> None:
     site.scheduler.end("b1")
     site.epochs(1)
     assert "b1" not in site.memory().jobs
-    rows = Journal(str(site.file)).rows("usage")
+    rows = Journal(site.file).rows("usage")
     assert {row["job"] for row in rows} == {*last.effects.stopped, "b1"}
     assert {row["user"] for row in rows} == {"u"}
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from sqlalchemy.exc import OperationalError
 
 from allocator import allocate
 from allocator.dispatch import migrations
@@ -48,6 +47,12 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
     journal.close()
 
 
+def path_of(journal: Journal) -> str:
+    path = journal._engine.url.database
+    assert path is not None
+    return path
+
+
 def undertaking() -> Undertaking:
     snapshot = snapshot_of(view(job(gpu_type="h100")))
     return Undertaking(snapshot=snapshot, decision=allocate(snapshot, engine="greedy"), incarnations={"1": 4})
@@ -58,8 +63,7 @@ def test_memory_comes_back(journal: Journal) -> None:
     journal.observe(Memory(), after, [USAGE, USAGE], [Event(at=NOW, subject="1", kind="adopted", detail="d")])
     assert journal.load() == replace(after, usage=(USAGE.record,))
     assert journal.load(since=NOW + 1).usage == ()
-    assert journal.path is not None
-    again = Journal(str(journal.path))
+    again = Journal(path_of(journal))
     assert again.load() == journal.load()
     assert [row["kind"] for row in again.rows("events")] == ["adopted"]
     changed = replace(after, jobs={"3": replace(JOB, id="3")}, reservations=())
@@ -100,8 +104,7 @@ def test_old_rows_go(journal: Journal) -> None:
 
 
 def test_only_one_dispatcher_writes(journal: Journal) -> None:
-    assert journal.path is not None
-    with journal.exclusive(), pytest.raises(JournalError, match="another dispatcher"), Journal(str(journal.path)).exclusive():
+    with journal.exclusive(), pytest.raises(JournalError, match="another dispatcher"), Journal(path_of(journal)).exclusive():
         pass
     with journal.exclusive():
         pass
@@ -139,11 +142,10 @@ def _schema(journal: Journal) -> dict[str, object]:
 
 
 def test_a_later_release_is_respected(journal: Journal) -> None:
-    assert journal.path is not None
-    with sqlite3.connect(journal.path) as connection:
+    with sqlite3.connect(path_of(journal)) as connection:
         connection.execute("UPDATE schema_version SET version = 99")
     with pytest.raises(JournalError, match="schema version 99"):
-        Journal(str(journal.path))
+        Journal(path_of(journal))
 
 
 def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
@@ -159,13 +161,13 @@ def test_a_full_disk_stops_nothing_and_begins_nothing(tmp_path: Path) -> None:
     dispatcher = site.dispatcher()
     with dispatcher._journal._engine.connect() as connection:
         pages = connection.execute(sa.text("PRAGMA page_count")).scalar_one()
-    full = Journal(str(site.file))
+    full = Journal(site.file)
     sa.event.listen(full._engine, "connect", lambda connection, _: connection.execute(f"PRAGMA max_page_count = {pages}"))
     full._engine.dispose()
     dispatcher._journal = full
     for number in range(200):
         site.scheduler.submit(f"b{number}", "b")
-    with pytest.raises(OperationalError, match="full"):
+    with pytest.raises(JournalError, match="full: make room"):
         dispatcher.epoch()
     assert not site.scheduler.starts
     site.epochs(2)
@@ -178,12 +180,12 @@ def test_an_end_that_cannot_be_written_is_found_out_by_the_next_epoch(tmp_path: 
     site.scheduler.submit("a1", "a")
 
     def fails(*_: object) -> None:
-        raise OperationalError("", {}, Exception("disk full"))
+        raise JournalError("disk full")
 
     dispatcher = site.dispatcher()
     with monkeypatch.context() as patch:
         patch.setattr(Journal, "end", fails)
-        with pytest.raises(OperationalError):
+        with pytest.raises(JournalError):
             dispatcher.epoch()
     assert len(site.scheduler.starts) == 1
     site.epochs(1)

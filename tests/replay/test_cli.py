@@ -114,3 +114,44 @@ def test_replays_are_compared(invoke: Invoke, file: Path, tmp_path: Path) -> Non
     assert [run["label"] for run in found["runs"]] == ["fine", "coarse"]
     assert invoke("compare", tmp_path / "fine").status == 2
     assert "holds no results" in " ".join(invoke("compare", tmp_path / "fine", tmp_path / "none").err.split())
+
+
+def test_a_document_that_breaks_off_before_its_first_field(invoke: Invoke, tmp_path: Path) -> None:
+    (tmp_path / "t.json").write_text("[1")
+    result = invoke("replay", tmp_path / "t.json", "--out", tmp_path / "o")
+    assert (result.status, result.out) == (2, b"")
+    assert "not JSON" in result.err
+    assert not (tmp_path / "o").exists()
+
+
+def test_results_that_are_damaged(invoke: Invoke, tmp_path: Path) -> None:
+    for text in ("", "[]", "{}", '{"start": 0}'):
+        (tmp_path / "summary.json").write_text(text)
+        result = invoke("compare", tmp_path, tmp_path)
+        assert result.status == 2
+        assert "holds no results of a replay" in " ".join(result.err.split())
+
+
+def test_a_checkpoint_that_is_damaged(invoke: Invoke, file: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    args = ("replay", file, "--out", tmp_path / "out", "--checkpoint", kept, "--every", "10m")
+    assert invoke(*args).status == 0
+    whole = kept.read_bytes()
+    for damaged in (b"", b"no pickle", whole[:100], whole[:-100], whole[:200] + bytes(50) + whole[250:]):
+        kept.write_bytes(damaged)
+        result = invoke(*args)
+        assert result.status == 2
+        assert "delete it to begin anew" in " ".join(result.err.split())
+
+
+def test_a_checkpoint_for_which_there_is_no_room(
+    invoke: Invoke, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("allocator.replay.checkpoint.save", fail)
+    result = invoke("replay", file, "--out", tmp_path / "out", "--checkpoint", tmp_path / "kept", "--every", "10m")
+    assert result.status == 0, "what was played is not lost"
+    assert "make room" in result.err
+    assert (tmp_path / "out" / "summary.json").exists()

@@ -29,13 +29,13 @@ def main(memory: int, level: int, folder: str | None) -> None:
     child = subprocess.Popen(["sleep", "1000"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     _write(b"ready")
     while (call := _read(sys.stdin.buffer)) is not None:
-        if call["engine"] == "hang":
+        if call["engine"] in ("hang", "milp"):
             time.sleep(1000)
         if call["engine"] == "crash":
             sys.exit(7)
         facts = {"seconds": 0.0, "pid": os.getpid(), "child": child.pid, "left": call["seconds"]}
         last = call["engine"] == "memory"
-        _write(msgspec.msgpack.encode({"status": 200, "body": b"", "headers": {}, "facts": facts, "last": last}))
+        _write(msgspec.msgpack.encode({"status": 200, "body": b"{}", "headers": {}, "facts": facts, "last": last}))
         if last:
             return
 

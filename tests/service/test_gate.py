@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from allocator.service.app import create_app
+from allocator.service.app import Service, create_app
 from allocator.service.desk import Desk
 from allocator.service.logs import FIELDS
 from allocator.service.pool import WorkerError
 from allocator.service.problems import RefusedError
 from allocator.service.settings import Settings
+from tests.service import fake_worker
 from tests.service.conftest import DECIDE, JSON, READ, Caller, bearer
 from tests.wire.documents import Json
 
@@ -194,6 +195,7 @@ async def speak(app: Any, messages: list[Any], headers: dict[str, str], path: st
 
 PART = {"type": "http.request", "body": b" " * 100, "more_body": True}
 END = {"type": "http.request", "body": b"", "more_body": False}
+LEFT = {"type": "http.disconnect"}
 CHUNKED = {**JSON, "transfer-encoding": "chunked"}
 
 
@@ -214,7 +216,34 @@ def test_a_body_that_takes_half_of_the_time_budget(caller: Caller, small: bytes,
 
 def test_a_client_that_leaves_in_the_middle(tokens: Path) -> None:
     app = create_app(Settings(tokens=tokens))
-    assert asyncio.run(speak(app, [PART, {"type": "http.disconnect"}], {**CHUNKED, **bearer(DECIDE)}))[0] == 400
+    assert asyncio.run(speak(app, [PART, LEFT], {**CHUNKED, **bearer(DECIDE)}))[0] == 499
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["while it is worked on", "while it waits for a worker"])
+def test_a_client_that_leaves_before_its_answer(tokens: Path, monkeypatch: pytest.MonkeyPatch, *, waits: bool) -> None:
+    """Its call is given up, its place is free, and the next one is served."""
+    monkeypatch.setattr("allocator.service.pool._BOOT", fake_worker.BOOT)
+    app = create_app(Settings(tokens=tokens, workers=1, default_seconds=600, max_seconds=600))
+    service: Service = app.state.service
+    known = {**JSON, **bearer(DECIDE)}
+    body = {"type": "http.request", "body": b"{}", "more_body": False}
+
+    async def play() -> None:
+        async with service.lifespan(app):
+            await speak(app, [body], known)  # the worker is up
+            hanging = asyncio.create_task(speak(app, [body], {**known, "allocator-engine": "milp"})) if waits else None
+            await asyncio.sleep(0)
+            status, problem, _ = await speak(app, [body, LEFT], {**known, "allocator-engine": "milp"})
+            assert (status, problem["type"]) == (499, "urn:allocator:problem:client-left")
+            assert service.desk.taken == waits
+            if hanging is not None:
+                hanging.cancel()
+                await asyncio.gather(hanging, return_exceptions=True)
+            assert service.desk.taken == 0
+            assert (await speak(app, [body], known))[0] == 200, "its worker has been replaced"
+            assert 'cause="abandoned"} 1.0' in service.metrics.page().decode()
+
+    asyncio.run(play())
 
 
 def test_a_refused_client_may_finish_sending_so_that_it_sees_the_answer(tokens: Path) -> None:

@@ -24,7 +24,7 @@ from allocator.service.openapi import OPERATIONS, openapi
 from allocator.service.parameters import parameters_of
 from allocator.service.settings import Settings
 from allocator.wire import decision_schema, snapshot_schema
-from tests.conftest import FUZZ
+from tests.conftest import FUZZ, also_long
 from tests.service.conftest import InlinePool
 from tests.wire.documents import Json
 
@@ -110,6 +110,7 @@ CHECKS = [
 ]
 
 
+@also_long
 @schema.parametrize()
 @settings(max_examples=CASES)
 def test_calls_made_from_the_document(case: Any) -> None:

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import ssl
 import subprocess
 import sys
@@ -21,7 +22,7 @@ import pytest
 
 from allocator.generate import generate_snapshot
 from allocator.record import recorded
-from allocator.service.run import Address
+from allocator.service.run import Address, AddressError, listen
 from allocator.verify import verify
 from allocator.wire import decode_decision, encode_snapshot, load_decision, load_snapshot
 from tests.cli import conftest as cli
@@ -211,3 +212,23 @@ def _runs(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (ProcessLookupError, FileNotFoundError):
         return False
+
+
+def test_an_address_that_is_taken_or_not_of_this_machine(invoke: Invoke, tokens: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        options = ["--port", taken.getsockname()[1]]
+        for more in (options, ["--host", "203.0.113.5"], ["--host", "no-such-host.invalid"]):
+            result = invoke("serve", "--tokens", tokens, *more)
+            assert result.status == 2
+            said = " ".join(result.err.split())
+            assert "end what listens there, or give another address" in said
+            assert "Traceback" not in said
+
+
+def test_an_address_of_the_newer_kind() -> None:
+    try:
+        listener = listen(Address(host="::1", port=0))
+    except AddressError:
+        pytest.skip("this machine has no IPv6")
+    with listener:
+        assert listener.getsockname()[1]

@@ -10,6 +10,7 @@ MariaDB is touched. It needs root, because slurmd starts jobs as their users and
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import random
 import shutil
@@ -18,9 +19,10 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 from tests import debian
 
@@ -39,6 +41,41 @@ def install() -> str | None:
     if os.geteuid() != 0:
         return "a real Slurm needs root"
     return debian.install(PACKAGES, PROGRAMS, "Slurm")
+
+
+@contextlib.contextmanager
+def shared(place: Path, prepare: Callable[[SlurmCluster], None]) -> Iterator[SlurmCluster]:
+    """One cluster for all processes that ask for that of a folder: started by the first of them, ended by the last.
+
+    What a run that was killed has left behind is ended first. `prepare` is called once the cluster is up.
+    """
+    place.mkdir(exist_ok=True)
+    place.chmod(0o755)
+    cluster = SlurmCluster(place / "slurm")
+    with (place / "users").open("w") as users:  # locked by everybody who uses it, so that its last user knows
+        with debian.only_one(place / "change"):
+            if _is_alone(users):
+                cluster.down()
+                shutil.rmtree(cluster.folder, ignore_errors=True)
+                cluster.up()
+                prepare(cluster)
+            fcntl.flock(users, fcntl.LOCK_SH)
+        try:
+            yield cluster
+        finally:
+            with debian.only_one(place / "change"):
+                if _is_alone(users):
+                    cluster.down()
+                    shutil.rmtree(cluster.folder, ignore_errors=True)
+
+
+def _is_alone(users: IO[str]) -> bool:
+    """Whether nobody else holds the lock; it is held alone then."""
+    try:
+        fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @dataclass(slots=True)
@@ -122,11 +159,15 @@ class SlurmCluster:
 
     def add_accounts(self, shares: dict[str, int], user: str = "root") -> None:
         """Give each account of a flat tree its share, and `user` an association in it."""
-        for account, share in shares.items():
-            self.run(
-                "sacctmgr", "-i", "-Q", "add", "account", account, f"fairshare={share}", "organization=test", "description=t"
+        lines = [
+            line
+            for account, share in shares.items()
+            for line in (
+                f"add account {account} fairshare={share} organization=test description=t",
+                f"add user {user} account={account}",
             )
-            self.run("sacctmgr", "-i", "-Q", "add", "user", user, f"account={account}")
+        ]
+        self.run("sacctmgr", "-i", "-Q", text="\n".join([*lines, "quit", ""]))  # one process: each takes half a second
 
     # ending
 
@@ -213,9 +254,10 @@ class SlurmCluster:
         for path in (self.folder / "mysql", self.folder / "run" / "mysql"):
             shutil.chown(path, "mysql")
         common = ["--no-defaults", "--user=mysql", f"--datadir={data}"]
-        make = ["mariadb-install-db", *common, "--auth-root-authentication-method=socket", "--skip-test-db"]
-        subprocess.run(make, check=True, timeout=300, **QUIET)  # type: ignore[call-overload]
         small = ["--innodb-buffer-pool-size=64M", "--innodb-lock-wait-timeout=900", "--innodb-flush-log-at-trx-commit=0"]
+        small += ["--innodb-log-file-size=8M", "--innodb-flush-method=nosync", "--performance-schema=off"]
+        make = ["mariadb-install-db", *common, *small, "--auth-root-authentication-method=socket", "--skip-test-db"]
+        subprocess.run(make, check=True, timeout=300, **QUIET)  # type: ignore[call-overload]
         where = [f"--socket={sock}", f"--pid-file={self.folder / 'run/mysql/pid'}"]
         net = ["--bind-address=127.0.0.1", f"--port={self.ports[2]}", "--skip-log-bin"]
         self._daemon("mariadbd", ["mariadbd", *common, *small, *where, *net])

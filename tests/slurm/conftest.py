@@ -1,7 +1,8 @@
-"""The real Slurm: installed where it is missing, started once, for the tests of this folder that ask for it."""
+"""The real Slurm: installed where it is missing, started once for all tests of this folder, whichever process runs them."""
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -10,24 +11,25 @@ from pathlib import Path
 import pytest
 
 from tests.debian import only_one
-from tests.slurm.cluster import SlurmCluster, install
+from tests.slurm.cluster import SlurmCluster, install, shared
 
-LOCK = Path(tempfile.gettempdir()) / "gpu-epoch-allocator-slurm.lock"
+PLACE = Path(tempfile.gettempdir()) / f"slurm-{hashlib.sha256(str(Path(__file__)).encode()).hexdigest()[:8]}"
+"""A folder for each checkout; short, since the paths of sockets are bounded."""
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[SlurmCluster]:
-    """Sixteen nodes with accounting, and two projects of equal shares. Clusters of several workers take turns: they share
-    the two or three cores of a host, and 16 nodes are enough."""
+@pytest.fixture(scope="session")
+def shared_cluster() -> Iterator[SlurmCluster]:
+    """Sixteen nodes with accounting, and two projects of equal shares."""
     reason = install()
     if reason is not None:
         warnings.warn(f"THE TESTS ON A REAL SLURM DO NOT RUN: {reason}", stacklevel=1)
         pytest.skip(f"no real Slurm: {reason}")
-    with only_one(LOCK), tempfile.TemporaryDirectory(prefix="slurm-") as folder:
-        cluster = SlurmCluster(Path(folder))
-        cluster.up()
-        try:
-            cluster.add_accounts({"nlp": 50, "vision": 50})
-            yield cluster
-        finally:
-            cluster.down()
+    with shared(PLACE, lambda cluster: cluster.add_accounts({"nlp": 50, "vision": 50})) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(shared_cluster: SlurmCluster) -> Iterator[SlurmCluster]:
+    """The cluster, for one test at a time: every test leaves it empty."""
+    with only_one(PLACE / "turn"):
+        yield shared_cluster

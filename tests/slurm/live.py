@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -106,6 +107,22 @@ class Site:
     def nodes_of(self, job: str) -> frozenset[str]:
         """Where Slurm says that a job runs."""
         return frozenset(expand_hosts(self.cluster.run("squeue", "-h", "-j", job, "-t", "R", "-o", "%N").strip()))
+
+    def told(self, job: str) -> str:
+        """What Slurm shows the owner of a job, of the first of its records."""
+        shown = self.cluster.run("scontrol", "-o", "show", "job", job).splitlines()[0]
+        found = re.search(r' AdminComment="([^"]*)"', shown)
+        return found[1] if found else ""
+
+    def sacct(self, *options: str) -> str:
+        """Slurm's own accounts of all runs, as the how-to asks for them."""
+        columns = "jobid,account,user,qos,start,end,state,alloctres"
+        command = ("sacct", "-a", "-D", "-X", "-P", "-S", "now-1day", "-o", columns, *options)
+        return self.cluster.run("env", "SLURM_TIME_FORMAT=%s", *command)
+
+    def accounted(self, job: str) -> bool:
+        """Whether Slurm's accounts know that a job has ended."""
+        return "|COMPLETED|" in self.sacct("-j", job)
 
     # the dispatcher in this process
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from allocator.dispatch.launcher import LauncherError
+from tests.conftest import also_long
 from tests.slurm.cluster import SlurmCluster
 from tests.slurm.live import PATIENT, Site
 
@@ -127,10 +128,11 @@ def check(site: Site, jobs: list[str], *, kills: Sequence[float] = ()) -> None:
     site.check_record()
 
 
+@also_long
 def test_the_dispatcher_is_killed_again_and_again(site: Site, fuzzing: bool) -> None:
     rng = random.Random(1)
     service, jobs = Service(site), []
-    for _ in range(50 if fuzzing else 4):
+    for _ in range(50 if fuzzing else 3):
         jobs += submit_some(site, rng, 6)
         service.start()
         time.sleep(rng.uniform(0.0, 3.0))

@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from allocator.dispatch.config import Config, Maintenance
+from allocator.dispatch.config import Config, Feedback, Maintenance
 from allocator.dispatch.facts import NodeCondition
+from allocator.dispatch.journal import Journal
+from allocator.dispatch.slurm.history import read_history
 from allocator.wire.snapshot_doc import PolicyDoc
+from tests.conftest import also_long
 from tests.slurm.cluster import SlurmCluster
 from tests.slurm.live import PATIENT, Site
 
@@ -139,6 +142,7 @@ def test_a_node_that_dies_is_reported_and_its_job_restarted_elsewhere(site: Site
     site.check_record()
 
 
+@also_long
 def test_128_starts_of_one_epoch_all_run(site: Site, fuzzing: bool) -> None:
     quiet = ("-Q", "-o", "/dev/null", "-A", "nlp", "-N1", "--gpus-per-node=1")
     site.cluster.run("sbatch", *quiet, "--array=0-371", "--wrap=sleep 600")
@@ -156,3 +160,47 @@ def test_128_starts_of_one_epoch_all_run(site: Site, fuzzing: bool) -> None:
     assert seconds < 10 or not (fuzzing and calm), f"{seconds:.1f} s"
     assert not set(waiting) & {work.id for work in epoch.snapshot.workloads}
     print({name: round(spent, 3) for name, spent in epoch.seconds.items()})  # noqa: T201
+
+
+def test_owners_are_told_why_their_jobs_wait(site: Site) -> None:
+    dispatcher = site.dispatcher(lambda: replace(CONFIG, feedback=Feedback()))
+    running = site.submit("nlp", "-N16", "--gpus-per-node=8")
+    dispatcher.epoch()
+    waiting = site.submit("vision", "-N12", "--gpus-per-node=8", "--comment=mine")
+    array = site.submit("vision", "-N1", "--gpus-per-node=8", "--array=0-3%2")
+    epoch = dispatcher.epoch()
+    reasons = {row.workload: row.detail for row in epoch.decision.waiting}
+    assert site.told(running).startswith("allocator: promised until ")
+    assert site.told(waiting)[:60] == f"allocator: {reasons[waiting]}"[:60]
+    assert "Comment=mine" in site.cluster.run("scontrol", "-o", "show", "job", waiting)
+    shown = site.cluster.run("squeue", "-h", "-j", array, "-o", "%i").split()
+    assert shown == [f"{array}_[0-3%2]"], "tasks that wait stay one record"
+    assert site.told(array).startswith("allocator: ")
+    before = [site.launcher.view().jobs[job].said for job in (running, waiting, f"{array}_0")]
+    dispatcher.epoch()
+    assert [site.launcher.view().jobs[job].said for job in (running, waiting, f"{array}_0")] == before, "not again at once"
+
+
+def test_the_accounts_of_slurm_are_imported_once(site: Site, tmp_path: Path) -> None:
+    dispatcher = site.dispatcher(lambda: CONFIG)
+    short = [site.submit("nlp", "-N1", "--gpus-per-node=8", seconds=2) for _ in range(2)]
+    long = site.submit("vision", "-N2", "--gpus-per-node=8")
+    dispatcher.epoch()
+    site.wait_for_starts([*short, long])
+    site.cluster.wait(lambda: all(site.accounted(job) for job in short), PATIENT, "the accounts of jobs that ended")
+    dispatcher.epoch()
+    own = {record.id: record for record in Journal(str(site.journal_file)).load().usage}
+    text = site.sacct()
+    history = read_history(text, set(), {})
+    assert {*short} <= {row.job for row in history.rows}
+    assert long not in {row.job for row in history.rows}, "what still runs is not over"
+    journal = Journal(str(site.journal_file))
+    assert not {row.job for row in journal.add_usage(history.rows)} & {*short}, "the dispatcher has seen these runs itself"
+    fresh = Journal(str(tmp_path / "fresh.db"))
+    mine = {row.job: row.record for row in fresh.add_usage(history.rows) if row.job in short}
+    assert fresh.add_usage(read_history(site.sacct(), set(), {}).rows) == []
+    for record in own.values():
+        other = mine[(record.id or "").partition("@")[0]]
+        assert (other.allocation, other.pool, other.gpus) == (record.allocation, record.pool, record.gpus)
+        assert record.start - 1 <= other.start < other.end, "what is decided is charged from the decision on"
+        assert abs(other.end - record.end) <= 2

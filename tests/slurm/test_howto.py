@@ -33,6 +33,7 @@ def site(cluster: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     site = Site(cluster, tmp_path)
     yield site
     site.clear()
+    cluster.run("sacctmgr", "-i", "-Q", "delete", "account", "name=language,speech")  # of the page: others share the cluster
 
 
 def test_every_command_of_the_page_runs(site: Site) -> None:

@@ -57,6 +57,8 @@ class Commands:
 
     def _run(self, command: Sequence[str], text: str | None) -> subprocess.CompletedProcess[str]:
         environment = os.environ | {"SLURM_TIME_FORMAT": "standard", "LC_ALL": "C.UTF-8"}
+        if shutil.which(command[0]) is None:
+            raise LauncherError(f"{command[0]} is not installed: install Slurm's client commands on this host")
         try:
             return subprocess.run(
                 [*_leash(), *command],
@@ -69,8 +71,6 @@ class Commands:
                 input=text or "",
                 process_group=0,  # Ctrl-C is for the dispatcher, which ends after the epoch, not for its command
             )
-        except FileNotFoundError as error:
-            raise LauncherError(f"{command[0]} is not installed: install Slurm's client commands on this host") from error
         except subprocess.TimeoutExpired as error:
             raise LauncherError(f"{' '.join(command[:3])} took more than {self._timeout:g} s: is slurmctld up?") from error
 

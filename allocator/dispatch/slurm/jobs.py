@@ -44,8 +44,9 @@ def read_jobs(records: Iterable[Record], now: int) -> dict[str, JobFact]:
             found[fact.id] = fact
             continue
         left = room.setdefault(parent, _limit(record) - active[parent])
+        shared = _shared(record, parent)
         for key in _task_ids(record, parent, left):
-            fact = _fact(record, key, now)
+            fact = replace(_fact(record, key, now), record=shared)
             found[key] = fact if room[parent] > 0 else replace(fact, eligible=False)
             room[parent] -= fact.eligible
     return found
@@ -59,6 +60,12 @@ def _parent(record: Record) -> int | None:
 def _waiting_tasks(record: Record) -> str:
     """The tasks of an array that wait as one record, as in 0-3,7%2."""
     return values.text(record.get("array_task_string")) if _state(record) is JobState.WAITING else ""
+
+
+def _shared(record: Record, parent: int) -> str:
+    """What all tasks that wait as one record are called; empty where Slurm does not show all of their numbers."""
+    tasks = _waiting_tasks(record).partition("%")[0]
+    return f"{parent}_[{tasks}]" if tasks and "..." not in tasks else ""
 
 
 def _limit(record: Record) -> int:
@@ -121,6 +128,7 @@ def _fact(record: Record, key: str, now: int) -> JobFact:
         min_runtime=values.minutes(record.get("time_minimum")),
         resumable=record.get("requeue") in (True, 1, "1"),
         comment=values.text(record.get("comment")),
+        said=values.text(record.get("admin_comment")).strip('"'),  # scontrol keeps the quotes of what it reads
         features=values.text(record.get("features")),
         exclude=values.hosts(record.get("excluded_nodes")),
         eligible=_is_eligible(record, restarts, now),

@@ -34,6 +34,7 @@ _JOB_FIELDS = {
     "dependency": "Dependency",
     "features": "Features",
     "comment": "Comment",
+    "admin_comment": "AdminComment",
     "tres_per_job": "TresPerJob",
     "tres_per_node": "TresPerNode",
     "tres_per_task": "TresPerTask",
