@@ -23,7 +23,7 @@ MOST_GANGS = 16
 DOMAINS_EACH = 2
 """Domains by gang in which work may move, those that are nearest to being clear."""
 
-MOST_NODES = 4
+MOST_NODES = 2
 """Nodes on which work that moves may lie: larger gangs lose a lot for a little, and are dear for the models."""
 
 

@@ -154,11 +154,11 @@ def test_a_gang_that_would_gain_by_it_alone_does_not_move(dear: bool) -> None:
     assert movable(straddling("a1", "c1", slowdown=slowdown)) == (set() if dear else {"pair"})
 
 
-@pytest.mark.parametrize(("names", "moves"), [("a1 c1 c2 c3", {"pair"}), ("a1 c1 c2 c3 d1", set())])
+@pytest.mark.parametrize(("names", "moves"), [("a1 c1", {"pair"}), ("a1 c1 c2", set())])
 def test_gangs_on_many_nodes_stay(names: str, moves: set[str]) -> None:
     snap = straddling(*names.split(), slowdown={})
     assert movable(snap) == moves
-    there = {"b2": 4} if moves else {"b2": 4, "d2": 1}
+    there = {"b2": len(names.split())}
     answer = decision(snap, [INTO_A, start("pair", there)], [stop("pair", "gang")])
     assert ("relocation" in broken(snap, answer)) == (not moves)
 
