@@ -100,7 +100,7 @@ def expect(
 
 def quiet(**waits: str) -> ExpectDoc:
     """Nothing moves."""
-    return expect((), (), (), **waits)
+    return expect((), (), (), renewals=None, placed=None, **waits)
 
 
 def held(workload: str, count: int, seconds: int, *domain: str, expected: ExpectDoc | None = None) -> ExpectDoc:
