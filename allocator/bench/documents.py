@@ -114,6 +114,8 @@ class ExpectDoc(Doc, kw_only=True):
     starts: list[str] | None = None
     stops: list[str] | None = None
     promotions: list[str] | None = None
+    renewals: list[str] | None = None
+    placed: Annotated[dict[str, list[str]], Meta(description="by workload that starts: its nodes")] = {}
     reserved: Annotated[dict[str, ReservedDoc] | None, Meta(description="by workload: what is kept for it")] = None
     waits: Annotated[dict[str, str], Meta(description="by workload: the reason code")] = {}
 

@@ -71,8 +71,8 @@ def _entitle(snapshot: Snapshot, like: Entitlement | None, reserved: Set[str]) -
     gangs = claims.gang & entitled & ~claimants.express
     found = arrange(
         Facts(
-            snapshot, layout, tree, contract, places, market, gangs, since, claimants.promise, claimants.placeable, patient,
-            lost[1],
+            snapshot, layout, tree, contract, places, market, demand.first_submit, gangs, since, claimants.promise,
+            claimants.placeable, patient, lost[1],
         )
     )  # fmt: skip
     ent = Entitlement(

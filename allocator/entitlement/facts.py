@@ -16,8 +16,9 @@ from allocator.topology import BoolArray, IntArray, Layout
 class Facts:
     """What arrangements are made from; arrays of shape (num_workloads,).
 
-    `gang` marks large gangs, `since` their `entitled_since`, `promise` the seconds of a start, `patient` what waits for
-    victims that are leaving, `lost_cost` what a stop would cost.
+    `first_submit`, shape (num_vertices, num_pools), is that of the demand. `gang` marks large gangs, `since` their
+    `entitled_since`, `promise` the seconds of a start, `patient` what waits for victims that are leaving, `lost_cost` what a
+    stop would cost.
     """
 
     snapshot: Snapshot
@@ -26,6 +27,7 @@ class Facts:
     contract: Contract
     places: Places
     market: Market
+    first_submit: IntArray
     gang: BoolArray
     since: IntArray
     promise: IntArray

@@ -15,7 +15,7 @@ from allocator.entitlement.model import Forced
 from allocator.entitlement.places import NO_LEAF, Places
 from allocator.entitlement.reserve import Planner
 from allocator.entitlement.tree import BudgetTree
-from allocator.entitlement.waterfill import MILLI
+from allocator.entitlement.waterfill import MILLI, hand_out
 from allocator.topology import IntArray, Layout
 
 
@@ -24,8 +24,8 @@ class LeaseBook:
     """What renewals draw on, while one after the other is granted.
 
     `available` are the GPU-seconds that may still be promised, by vertex and pool, and `over` the GPUs that each vertex is
-    owed beyond what it holds, in 1/1000. `limit` is the interactive limit by vertex (absent: none), `renewed` the GPUs held
-    by leases beyond their first min runtime.
+    owed beyond what it holds, in 1/1000; `over_then` the same were no lease under a promise. `limit` is the interactive limit
+    by vertex (absent: none), `renewed` the GPUs held by leases beyond their first min runtime.
     """
 
     snapshot: Snapshot
@@ -35,6 +35,7 @@ class LeaseBook:
     places: Places
     available: IntArray
     over: IntArray
+    over_then: IntArray
     planner: Planner
     limit: dict[int, int]
     renewed: IntArray
@@ -44,7 +45,7 @@ class LeaseBook:
         found = {}
         for row in self._lapsed():
             until = self.snapshot.now + self.promise(row)
-            if self.may_renew(row) and self._leaves_reservations(row, until):
+            if self.may_renew(row, self.over) and self._leaves_reservations(row, until):
                 found[row] = until
                 self._draw(row)
         return found
@@ -62,15 +63,16 @@ class LeaseBook:
         """Seconds of another promise."""
         return int(ordinary_promise(self.contract.min_runtime[row : row + 1], self.snapshot.policy)[0])
 
-    def may_renew(self, row: int) -> bool:
+    def may_renew(self, row: int, over: IntArray) -> bool:
         """Whether its allocation has funds, holds no more than it is owed, and has leases to give; and its nodes stay long
         enough."""
         leaf, pool, gpus = int(self.places.leaf[row]), int(self.contract.run_pool[row]), int(self.contract.gpus[row])
         cost, promise = gpus * self.promise(row), self.promise(row)
         funded = all(cost <= self.available[vertex, pool] for vertex in self.tree.funding_path(leaf))
         full = any(self.renewed[v] + gpus > self.limit[v] for v in self.tree.path(leaf) if v in self.limit)
-        stay = all(self.layout.deadline[node] >= self.snapshot.now + promise for node in self._nodes(row))
-        return funded and not full and stay and int(self.over[leaf, pool]) >= 0
+        layout, until = self.layout, self.snapshot.now + promise
+        stay = all(layout.accepting[node] and layout.deadline[node] >= until for node in self._nodes(row))
+        return funded and not full and stay and int(over[leaf, pool]) >= 0
 
     def _nodes(self, row: int) -> list[int]:
         run = self.snapshot.workloads[row].run
@@ -108,11 +110,12 @@ class LeaseBook:
         return tuple(found)
 
     def _would_renew(self, row: int, renewed: dict[int, int]) -> bool:
-        """Whether it would be renewed if it lapsed now: what it holds as a renewed lease is its own."""
+        """Whether it would be renewed if it lapsed now: what it holds as a renewed lease is its own, and no promise entitles it
+        to what it holds."""
         own = int(self.contract.gpus[row]) if row in renewed or is_renewed(self.snapshot, self.contract, row) else 0
         path = list(self.tree.path(int(self.places.leaf[row])))
         self.renewed[path] -= own
-        answer = self.may_renew(row)
+        answer = self.may_renew(row, self.over if row in renewed else self.over_then)
         self.renewed[path] += own
         return answer
 
@@ -129,13 +132,27 @@ def is_renewed(snapshot: Snapshot, contract: Contract, row: int) -> bool:
 def open_book(facts: Facts, available: IntArray, planner: Planner) -> LeaseBook:
     """The book before any renewal. `available` is changed by renewals."""
     snapshot, layout, tree, contract, places = facts.snapshot, facts.layout, facts.tree, facts.contract, facts.places
-    held, entitled = facts.market.held, facts.market.entitled
+    held = MILLI * facts.market.held
     limits = {vertex.id: vertex.interactive_limit for vertex in snapshot.budgets if vertex.interactive_limit is not None}
     renewed = np.zeros(len(tree), dtype=np.int64)
     for row in range(len(snapshot.workloads)):
         if is_renewed(snapshot, contract, row) and places.leaf[row] != NO_LEAF:
             renewed[list(tree.path(int(places.leaf[row])))] += contract.gpus[row]
     return LeaseBook(
-        snapshot, layout, tree, contract, places, available, entitled - MILLI * held, planner,
+        snapshot, layout, tree, contract, places, available, facts.market.entitled - held, _owed_then(facts) - held, planner,
         {vertex: limits[name] for vertex, name in enumerate(tree.ids) if name in limits}, renewed,
+    )  # fmt: skip
+
+
+def _owed_then(facts: Facts) -> IntArray:
+    """What every vertex would be entitled to if no lease were under a promise, in 1/1000 GPU."""
+    contract, places, market, tree = facts.contract, facts.places, facts.market, facts.tree
+    leases = np.flatnonzero(np.array([work.renew for work in facts.snapshot.workloads], dtype=bool) & contract.protected_before)
+    if not len(leases):
+        return market.entitled
+    held = np.zeros_like(market.floor)
+    np.add.at(held, (places.leaf[leases], places.home[leases]), contract.held_gpus[leases])
+    return hand_out(
+        tree, tree.weight, MILLI * market.schedulable, market.usage, market.floor - tree.sum_up(held), market.demand,
+        facts.snapshot.policy.horizon, facts.first_submit,
     )  # fmt: skip

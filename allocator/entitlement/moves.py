@@ -1,4 +1,4 @@
-"""Who may move: unprotected work on a node that an entitled gang needs for its domain (`relocation`).
+"""Who may move: unprotected work on nodes that an entitled gang needs for its domain (`relocation`).
 
 A fact of the snapshot, fixed before anything is decided, so that engines and verifier agree on it. Gangs and domains are
 chosen by how things were just before `now`: carrying out a decision never lets more work move at the same instant.
@@ -13,6 +13,7 @@ import numpy as np
 
 from allocator.domain import Workload
 from allocator.entitlement.contract import Contract
+from allocator.entitlement.costs import spread_cost
 from allocator.entitlement.model import Entitlement, Forced
 from allocator.topology import GPUS, BoolArray, IntArray, shape_of, tasks_per_node
 
@@ -22,12 +23,16 @@ MOST_GANGS = 16
 DOMAINS_EACH = 2
 """Domains by gang in which work may move, those that are nearest to being clear."""
 
+MOST_NODES = 2
+"""Nodes on which work that moves may lie: larger gangs lose a lot for a little, and are dear for the models."""
+
 
 def movable(ent: Entitlement, contract: Contract, placeable: BoolArray) -> BoolArray:
     """Mark the runs that may stop and start elsewhere in their pool in one decision, shape (num_workloads,).
 
-    They may be stopped by choice, lie on one node, and that node is wanted by a gang that waits for a domain. Sessions do not
-    move: a new promise would be a renewal that nobody has counted.
+    They may be stopped by choice, lie on few nodes, and one of these is wanted by a gang that waits for a domain. Sessions do
+    not move: a new promise would be a renewal that nobody has counted. Nor do gangs that would gain by it alone, because they
+    are spread further now than a stop costs: nobody moves for its own sake.
 
     Parameters
     ----------
@@ -42,8 +47,9 @@ def movable(ent: Entitlement, contract: Contract, placeable: BoolArray) -> BoolA
     for row in np.flatnonzero(ent.works.stoppable & placeable).tolist() if kinds else ():
         work = ent.snapshot.workloads[row]
         assert work.run is not None
-        nodes = [ent.layout.index[name] for name in work.run.placement]
-        found[row] = len(nodes) == 1 and wanted[nodes[0]] and not work.renew
+        nodes = np.array(sorted(ent.layout.index[name] for name in work.run.placement), dtype=np.int64)
+        if len(nodes) <= MOST_NODES and wanted[nodes].any() and not work.renew:
+            found[row] = len(nodes) == 1 or spread_cost(ent, row, nodes) <= ent.works.lost_cost[row]
     return found
 
 

@@ -8,7 +8,6 @@ from docs._pictures.stage import (
     HOUR,
     MINUTE,
     NOW,
-    Bar,
     Json,
     Mark,
     Picture,
@@ -167,15 +166,18 @@ def repair() -> Picture:
 
 
 def relocation() -> Picture:
-    """Unprotected work moves so that a gang finds its rack. Drawn by hand."""
-    bars = [
-        Bar("A1", "a", "r1/n1", 4, 0, 2 * HOUR, "after"),
-        Bar("A1", "a", "r2/n3", 4, 2 * HOUR, 4 * HOUR, "promised"),
-        Bar("A1", "a", "r2/n3", 4, 4 * HOUR, 5 * HOUR, "after"),
-    ]
-    bars += [Bar("G", "b", node, 8, 2 * HOUR, 5 * HOUR, "promised") for node in ("r1/n1", "r1/n2")]
+    """Unprotected work moves so that a gang finds its rack. G is called small (`reserve_from`), so it gets no reservation."""
+    nodes = ["r1/n1", "r1/n2", "r2/n3"]
+    machines: list[str | Json] = [{"name": name, "domains": ["c", name.split("/")[0]]} for name in nodes]
+    works = [running(job("A1", "a", 2, 4), "r1/n1", since=-3, until=-1)]
+    gang = job("G", "b", 3, 16) | {"topology": {"required": "rack"}}
+    small = {"reserve_from": 1}
+    play = Play(cluster(machines, {"a": 1, "b": 1}, works, policy=small)).run(hours(0, 2, 5), {2 * HOUR: arrives(gang)})
+    decision = play.decisions[2 * HOUR]
+    assert [(row.workload, row.reason.value) for row in decision.preemptions] == [("A1", "relocate")]
+    assert {row.workload: [*row.placement] for row in decision.starts} == {"A1": ["r2/n3"], "G": ["r1/n1", "r1/n2"]}
     title = "Gang G needs both nodes of rack r1: A1, whose promise is over, moves to r2 in the same decision"
-    return Picture(title, ["r1/n1", "r1/n2", "r2/n3"], 5 * HOUR, bars, [Mark(2 * HOUR, "G arrives")])
+    return Picture(title, nodes, 5 * HOUR, play.bars, [Mark(2 * HOUR, "G arrives")])
 
 
 SCENES: dict[str, Callable[[], Picture]] = {

@@ -1,4 +1,7 @@
-"""Room for a gang whose GPUs are there in sum, but not in one domain: who lies in the way moves, or stops if that may be."""
+"""Room for a gang whose GPUs are there in sum, but not in one domain: who lies in the way moves, or stops if that may be.
+
+The same for a single unit and a node: an exchange that no rounding has found.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from allocator.models.greedy.placement import place
 from allocator.models.greedy.variables import State, units_that_fit
 
 MOST_DOMAINS = 3
-"""Domains that are tried for one gang, those that are cheapest to clear."""
+"""Domains that are tried for one gang, or nodes for one unit, those that are cheapest to clear."""
 
 
 class Clearing:
@@ -32,10 +35,11 @@ class Clearing:
         self._need = np.array([victims.need[r][:, n] for r, n in chosen], dtype=np.int64).reshape(-1, 3).T
 
     def start(self, state: State, j: int) -> bool:
-        """Start a gang in a domain that is cleared for it, if that is worth what it costs."""
-        if self._problem.offers.units[j] == 1 or not may_start(state, j):
+        """Start a gang in a domain that is cleared for it, or a single unit on a node, if that is worth what it costs."""
+        if not may_start(state, j):
             return False
-        return any(self._try(state, j, rows) for rows in self._ways(state, j))
+        before = value_of_state(state, self._curves)
+        return any(self._try(state, j, rows, before) for rows in self._ways(state, j))
 
     def _ways(self, state: State, j: int) -> Iterator[list[int]]:
         """Victims whose places make a domain large enough, the cheapest domains first."""
@@ -49,6 +53,7 @@ class Clearing:
         gained = units_that_fit(cleared, shapes.need[:, s], shapes.open_to[s]) - now
         level, units = int(offers.required[j]), int(offers.units[j])
         domain = self._problem.node_domain[level] if level >= 0 else np.zeros_like(now)
+        domain = np.arange(len(now)) if units == 1 else domain
         found = []
         for part in np.flatnonzero(np.bincount(domain, weights=now + gained) >= units).tolist():
             inside = np.flatnonzero((domain == part) & (gained > 0))
@@ -58,9 +63,8 @@ class Clearing:
             found.append((int(cost[taken].sum()), part, np.unique(self._victim[stays & np.isin(self._node, taken)]).tolist()))
         yield from (rows for _, _, rows in sorted(found)[:MOST_DOMAINS])
 
-    def _try(self, state: State, j: int, rows: Sequence[int]) -> bool:
+    def _try(self, state: State, j: int, rows: Sequence[int], before: int) -> bool:
         """Stop the victims, start the gang, keep who still fits and restart who may move; undo it all if it does not pay."""
-        before = value_of_state(state, self._curves)
         promoted = [u for r in rows if (u := state.tables.promotion_of.get(r)) in state.promoted and u is not None]
         for r in rows:
             state.stop(r)

@@ -20,6 +20,12 @@ from allocator.topology.layout import GPUS, IntArray
 MOSTLY = 0.5
 """The part from which on a start counts as chosen."""
 
+MOST_EXCHANGES = 16
+"""Starts for which room is made at the end."""
+
+MOST_FAILURES = 4
+"""Lanes for whose next start no room is worth making, until no more exchanges are looked for."""
+
 A_LITTLE = 0.2
 """The part from which on a victim leaves; who turns out not to be in the way stays after all."""
 
@@ -50,7 +56,7 @@ class Rounding:
         moves = {self.tables.victim[j] for j in wanted}
         self._take_places(state, [j for j in wanted if self.tables.express[j] and self.tables.units[j] == 1], moves)
         for j in wanted:
-            if not self._start(state, j):
+            if not self._start(state, j) and self.tables.units[j] > 1:
                 self._clearing.start(state, j)
         keep_back(state, self.curves)
         promote(state)
@@ -61,6 +67,22 @@ class Rounding:
         """Ensures what single starts and stops do not see; see `repair`."""
         if repair(state, self.curves):
             self._fill(state)
+
+    def exchange(self, state: State) -> bool:
+        """Start charged work that is worth more than the cheapest stops that make room for it, the best rate first; whether
+        there was any."""
+        charged = (lane for lane, members in enumerate(self.lanes) if self.tables.charged[members[0]])
+        found, failures = 0, 0
+        for claim in sorted(claim for lane in charged if (claim := self._claim(state, lane, 0))):
+            following: tuple[float, int, int] | None = claim
+            while following and found < MOST_EXCHANGES and may_start(state, j := self.lanes[following[1]][following[2]]):
+                if not self._clearing.start(state, j):
+                    failures += 1
+                    break
+                found, following = found + 1, self._claim(state, following[1], following[2] + 1)
+            if failures == MOST_FAILURES:
+                break
+        return found > 0
 
     def _take_places(self, state: State, express: Iterable[int], moves: Set[int]) -> None:
         """Put express starts where charged work without a licence leaves: they are its only excuse, if it does not move."""

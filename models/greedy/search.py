@@ -13,6 +13,7 @@ from allocator.models.greedy.linear import FloatArray
 from allocator.models.greedy.objective import value_of_state
 from allocator.models.greedy.relaxation import Relaxation, Relaxed
 from allocator.models.greedy.rounding import Rounding
+from allocator.models.greedy.variables import State
 
 EFFORT = 40
 """Solves of the relaxation, each about a millisecond at 1,024 GPUs."""
@@ -48,6 +49,7 @@ class Search:
     def __init__(self, problem: EpochProblem) -> None:
         self.relaxation, self.rounding = Relaxation(problem), Rounding(problem)
         self.best, self.value = EpochSolution(), 0
+        self._state: State | None = None
         self._gpus = np.concatenate([problem.offers.gpus, problem.victims.gpus, problem.promotions.gpus])
         self._tolerance = TOLERANCE * 1000 * problem.step_gpus
         self._left = min(EFFORT, MOST_COLUMNS // max(1, self.relaxation.num_columns))
@@ -64,7 +66,14 @@ class Search:
                 branch = heapq.heappop(self._open)[2]
         if self.value == 0:
             self._consider(np.zeros(self.relaxation.num_choices))
+        self._exchange()
         return self.best
+
+    def _exchange(self) -> None:
+        """Small exchanges that no rounding has found, on top of the best."""
+        if self._state is not None and self.rounding.exchange(self._state):
+            self.rounding.mend(self._state)
+            self._keep(self._state)
 
     def _visit(self, fixed: Fixed) -> Fixed | None:
         """Solve one node; the branch to go on with if a large piece is split, while others wait among the open ones."""
@@ -119,9 +128,12 @@ class Search:
         state = self.rounding.carry_out(chosen)
         if value_of_state(state, self.rounding.curves) < self.value:
             self.rounding.mend(state)
-            value = value_of_state(state, self.rounding.curves)
-            if value < self.value:
-                self.best, self.value = state.solution(), value
+            self._keep(state)
+
+    def _keep(self, state: State) -> None:
+        value = value_of_state(state, self.rounding.curves)
+        if value < self.value:
+            self.best, self.value, self._state = state.solution(), value, state
 
     def _round_up(self, k: int) -> Fixed:
         """One more of a lane, and so all before it."""

@@ -73,7 +73,7 @@ def test_names_of_instances_and_families(little: Catalogue) -> None:
 def test_names_of_folders_and_files(ours: Catalogue) -> None:
     assert keys(ours, "tiny/give-way") == [("tiny/give-way", -1)]
     assert ("tiny/give-way", -1) in keys(ours, "tiny")
-    assert len(keys(ours, "tiny")) == 12
+    assert len(keys(ours, "tiny")) == 15
     folder = ROOT / "instances" / "tiny" / "give-way"
     assert keys(ours, str(folder)) == keys(ours, str(folder) + "/") == [("give-way", -1)]
     assert keys(ours, str(folder / "snapshot.json")) == [("snapshot", -1)]

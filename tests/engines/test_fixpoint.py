@@ -86,7 +86,7 @@ def test_generated_epochs_are_at_rest_after_a_decision(family: str, engine: str)
 
 @pytest.mark.parametrize("seeds", chunks(usual=8, long=80, size=4))
 def test_epochs_of_1024_gpus_are_at_rest_after_a_decision_of_greedy(seeds: range) -> None:
-    """But for the odd one: greedy is a local optimum of its own moves, and a second thought strictly lowers the score."""
+    """But for the odd one in long runs: greedy is a local optimum of its own moves, and a second thought lowers the score."""
     changed = 0
     for seed in seeds:
         snapshot = generate_snapshot(gpus=1024, seed=seed)
@@ -94,7 +94,7 @@ def test_epochs_of_1024_gpus_are_at_rest_after_a_decision_of_greedy(seeds: range
         assert actions(decision)
         assert decision.solver.notes == ()
         changed += bool(second_thoughts(snapshot, decision, "greedy"))
-    assert changed <= 1
+    assert changed <= (1 if FUZZ else 0)
 
 
 def test_a_second_thought_would_be_noticed() -> None:

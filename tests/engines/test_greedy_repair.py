@@ -19,6 +19,7 @@ from allocator.models.greedy.constraints import express, funding, gpu_limit, may
 from allocator.models.greedy.objective import Curves, value_of_state
 from allocator.models.greedy.placement import place
 from allocator.models.greedy.repair import keep_back, promote, repair
+from allocator.models.greedy.rounding import Rounding
 from allocator.models.greedy.variables import State, Tables
 from allocator.models.protocol import Limits
 from allocator.topology.layout import GPUS
@@ -321,3 +322,28 @@ def test_answers_are_allowed_by_the_reference_model(seeds: range) -> None:
 def test_limits_hold_when_victims_come_back(seed: int) -> None:
     """These two had a victim kept after all, without a look at the limit of its allocation."""
     assert allocate(tiny_snapshot(seed), engine="greedy").solver.notes == ()
+
+
+# --- exchanges -----------------------------------------------------------------------------------------------------------
+
+
+def crowded(**dear: Any) -> Play:
+    """`a` holds a node in halves, and `b` is owed one of them."""
+    halves = [running("one", "a", {"n1": 1}, 4), running("two", "a", {"n1": 1}, 4, **dear)]
+    return Play(snapshot(nodes(1), [budget("a"), budget("b")], [*halves, job("new", "b", 4)]))
+
+
+def test_an_exchange_stops_the_cheapest_and_no_more() -> None:
+    play = crowded(preempted=3)
+    assert Rounding(play.problem).exchange(play.state)
+    assert play.repair() == ({"new"}, {"one"})
+    assert not Rounding(play.problem).exchange(play.state), "nobody else waits"
+
+
+def test_an_exchange_that_is_not_worth_it_changes_nothing() -> None:
+    """Half a node is owed, but all of it would have to go, at the dearest price."""
+    work = running("all", "a", {"n1": 1}, 8, resumable=False, checkpoint_on_notice=False, preempted=30)
+    play = Play(snapshot(nodes(1), [budget("a"), budget("b")], [work, job("new", "b", 1)]))
+    assert not Rounding(play.problem).exchange(play.state)
+    assert play.state.solution() == EpochSolution()
+    assert (play.state.free == play.problem.free).all()

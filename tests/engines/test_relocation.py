@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 
-from allocator.domain import Snapshot
-from allocator.engine import ENGINES
-from allocator.entitlement import entitle
+from allocator.domain import Snapshot, StopReason
+from allocator.engine import ENGINES, allocate
+from allocator.engine.plan import Plan, after_plan
+from allocator.entitlement import Entitlement, entitle
 from allocator.epoch import EpochSolution
 from allocator.models.greedy import solver as greedy
 from allocator.models.greedy.clearing import Clearing
 from allocator.models.greedy.constraints import may_start, unlicensed
 from allocator.models.protocol import Limits
+from allocator.topology import shape_of, tasks_per_node
+from allocator.transition import apply
+from allocator.verify import score_of
+from allocator.verify.after import Placed
 from tests.builders import HOUR, NOW, budget, job, node, running, snapshot, used, weights
 from tests.engines.epoch import Epoch
 from tests.engines.seeds import FUZZ, chunks
@@ -78,6 +85,24 @@ def test_without_a_licence_it_moves_or_stays() -> None:
 
 def test_with_a_licence_it_may_as_well_stop() -> None:
     assert value(racks(preempt_under_entitlement=True), GANG, "small") == -12 * GPU + MOVE
+
+
+STRADDLING = running("small", "a", {"a1": 1, "b2": 1}, 4, gpus_per_task=2)
+"""A task in each rack, and room for both in rack b."""
+
+
+def test_a_gang_moves_as_a_whole() -> None:
+    snap = racks(STRADDLING)
+    assert value(snap, GANG | {"small": {"b2": 2}}, "small") == -16 * GPU + MOVE
+    assert value(snap, GANG | {"small": {"b2": 1}}, "small") is None
+    assert value(snap, GANG, "small") is None
+
+
+def test_greedy_clears_a_rack_of_a_gang() -> None:
+    play = Play(racks(STRADDLING))
+    assert Clearing(play.problem, play.curves).start(play.state, play.epoch.offer("gang"))
+    assert play.repair() == ({"gang", "small"}, {"small"})
+    assert play.state.starts[play.epoch.offer("small")] == {play.epoch.ent.layout.index["b2"]: 2}
 
 
 def test_it_takes_room_where_it_lands() -> None:
@@ -204,3 +229,49 @@ def test_epochs_with_moves_are_at_rest_after_a_decision(seeds: range) -> None:
         for engine, decision in case.decisions.items():
             changed[engine] += bool(second_thoughts(case.snapshot, decision, engine))
     assert all(count <= max(1, 0.03 * len(seeds)) for count in changed.values()), changed
+
+
+def elsewhere(ent: Entitlement, row: int) -> Iterator[Placed]:
+    """Every other place for a run on what is free beside everything that runs, one or two nodes each."""
+    work, keep = ent.snapshot.workloads[row], after_plan(ent, Plan({}, frozenset(), frozenset()))
+    assert work.run is not None
+    here = {ent.layout.index[name]: tasks for name, tasks in work.run.placement.items()}
+    room = tasks_per_node(np.maximum(keep.free, 0), shape_of(work))
+    for first, second in itertools.combinations_with_replacement(range(len(room)), 2):
+        tasks = Counter({first: 1} if work.tasks == 1 else {first: 1} | {second: work.tasks - 1})
+        if first == second:
+            tasks = Counter({first: work.tasks})
+        if all(room[node] + here.get(node, 0) >= count for node, count in tasks.items()):
+            yield Placed(dict(tasks), charged=work.run.charged, express=False)
+
+
+def test_a_move_that_nothing_starts_for_never_pays() -> None:
+    """Whatever would be whole again afterwards: what is not wholly free now cannot be broken up, so the score does not see it,
+    and whoever would gain by lying closer together may not move."""
+    tried = 0
+    for seed in range(150):
+        ent = entitle(tiny_moves(seed))
+        nothing = score_of(after_plan(ent, Plan({}, frozenset(), frozenset()))).total
+        for row in np.flatnonzero(ent.works.movable).tolist():
+            for place in elsewhere(ent, row):
+                plan = Plan({row: place}, frozenset({row}), frozenset())
+                worth = nothing - score_of(after_plan(ent, plan)).total
+                tried += 1
+                free = ent.snapshot.policy.weights.lost_work == 0 or ent.snapshot.workloads[row].tasks > 1
+                assert worth < 0 or (worth == 0 and free), (seed, row, place)
+    assert tried >= 200
+
+
+@pytest.mark.parametrize("seeds", chunks(usual=16, long=600, size=16 if not FUZZ else 100))
+def test_nobody_moves_back(seeds: range) -> None:
+    """Six hours in which nothing arrives or ends: whoever has moved stays."""
+    moved = 0
+    for seed in seeds:
+        snap, moves = tiny_moves(seed), Counter[str]()
+        for _ in range(12):
+            found = allocate(snap, engine="greedy", explain=False)
+            moves.update(row.workload for row in found.preemptions if row.reason is StopReason.RELOCATE)
+            snap = apply(snap, found, HOUR // 2)
+        moved += bool(moves)
+        assert max(moves.values(), default=0) <= 1, seed
+    assert moved

@@ -81,18 +81,27 @@ def _running(rng: Random, nodes: list[Node]) -> list[Workload]:
     free, found = {node.name: node.gpus for node in nodes}, []
     for i in range(rng.randint(1, 4)):
         request = _request(rng, f"r{i}", nodes[0].gpus)
-        need = int(str(request["tasks"])) * int(str(request["gpus_per_task"]))
-        fitting = [name for name, left in free.items() if left >= need]
-        if not fitting:
+        placement = _place(rng, free, int(str(request["tasks"])), int(str(request["gpus_per_task"])))
+        if placement is None:
             continue
-        name = rng.choice(fitting)
-        free[name] -= need
         start = NOW - rng.choice([600, 5 * HOUR, 5 * HOUR, 10 * HOUR])
         charged = request["min_runtime"] != 0 and rng.random() < 0.75
         run = Run(
-            placement={name: int(str(request["tasks"]))}, charged=charged, start_time=start,
+            placement=placement, charged=charged, start_time=start,
             charged_since=start if charged else None, granted_at=start if charged else None,
             protected_until=start + int(str(request["min_runtime"])) if charged else None,
         )  # fmt: skip
         found.append(Workload(**request, run=run))  # type: ignore[arg-type]
     return found
+
+
+def _place(rng: Random, free: dict[str, int], tasks: int, gpus: int) -> dict[str, int] | None:
+    """All tasks on one node, or one on each of some; what they take is no longer free."""
+    each = 1 if tasks > 1 and rng.random() < 0.6 else tasks
+    fitting = [name for name, left in free.items() if left >= each * gpus]
+    if len(fitting) < tasks // each:
+        return None
+    placement = dict.fromkeys(rng.sample(fitting, tasks // each), each)
+    for name in placement:
+        free[name] -= each * gpus
+    return placement

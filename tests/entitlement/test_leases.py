@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from allocator.entitlement import entitle
 from allocator.transition import apply
 from allocator.verify import verify
 from tests.builders import HOUR, NOW, budget, decision, job, node, nodes, running, snapshot, used
+from tests.engines.tiny_contract import tiny_contract
 from tests.verify.judge import broken
 
 
@@ -83,6 +85,39 @@ def test_a_lease_on_a_node_that_will_drain_is_not_renewed_beyond_the_deadline() 
     for deadline, expected in ((NOW + 2 * HOUR, {"s"}), (NOW + 2 * HOUR - 1, set())):
         machines = [node("n1", drain_deadline=deadline), node("n2")]
         assert set(renewed(snapshot(machines, [budget("a")], [session("s")]))) == expected
+
+
+def test_what_a_promise_holds_is_no_reason_to_renew_it() -> None:
+    """Until it lapses a lease entitles its leaf to what it holds; whether it will be renewed is told without that."""
+    works = [session("s", gpus=8, protected_until=NOW + 600), job("w", "b", 8)]
+    snap = snapshot(nodes(1), [budget("a"), budget("b")], works, usage=[used("a", 100)])
+    assert entitle(snap).market.entitled[1].tolist() == [8000]
+    assert allocate(snap).lapsing == (Lapse(workload="s", at=NOW + 600, renewable=False),)
+    alone = snapshot(nodes(2), [budget("a"), budget("b")], works, usage=[used("a", 100)])
+    assert allocate(alone).lapsing == (Lapse(workload="s", at=NOW + 600, renewable=True),)
+
+
+def test_renewable_is_what_happens_if_it_lapses_now() -> None:
+    """With one lease, no reservation and nobody near a `gpu_limit`, which a promise may exceed."""
+    seen = Counter[bool]()
+    for seed in range(250):
+        snap = tiny_contract(seed)
+        snap = replace(snap, budgets=tuple(replace(vertex, gpu_limit=None) for vertex in snap.budgets))
+        ent, works = entitle(snap), {work.id: work for work in snap.workloads}
+        ahead = [
+            row for row in ent.lapsing if (run := works[row.workload].run) and run.granted_at and run.granted_at < snap.now
+        ]
+        if ent.reserved or len(ent.lapsing) != 1 or not ahead or ahead[0].at <= snap.now:
+            continue
+        work = works[ahead[0].workload]
+        assert work.run is not None
+        works[work.id] = replace(work, run=replace(work.run, protected_until=snap.now))
+        after = entitle(replace(snap, workloads=tuple(works.values())).canonical())
+        row = next(row for row, other in enumerate(after.snapshot.workloads) if other.id == work.id)
+        if not after.reserved:
+            seen[ahead[0].renewable] += 1
+            assert bool(after.works.renewed[row]) == ahead[0].renewable, seed
+    assert min(seen[True], seen[False]) >= 3, seen
 
 
 def test_a_renewed_lease_is_no_victim() -> None:

@@ -111,6 +111,7 @@ def test_the_same_problem_has_the_same_answer() -> None:
 @pytest.mark.parametrize("seed", [1, 2])
 def test_without_a_relaxation_free_gpus_are_filled(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Relaxation, "solve", lambda self, fixed: None)
+    monkeypatch.setattr(Rounding, "exchange", lambda self, state: False)
     problem = problem_of(seed, 1)
     result = solver.solve(problem, Limits(0.0))
     assert result.solution is not None

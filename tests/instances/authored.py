@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -82,20 +82,25 @@ def expect(
     starts: Iterable[str] | None = None,
     stops: Iterable[str] | None = None,
     promotions: Iterable[str] | None = None,
+    *,
+    renewals: Iterable[str] | None = None,
+    placed: Mapping[str, str] | None = None,
     **waits: str,
 ) -> ExpectDoc:
-    """What every right answer does; `waits` by workload, with _ for -."""
+    """What every right answer does; `placed` names the nodes of a start, with blanks between; `waits` by workload, _ for -."""
     return ExpectDoc(
         starts=None if starts is None else sorted(starts),
         stops=None if stops is None else sorted(stops),
         promotions=None if promotions is None else sorted(promotions),
+        renewals=None if renewals is None else sorted(renewals),
+        placed={name: sorted(where.split()) for name, where in (placed or {}).items()},
         waits={name.replace("_", "-"): reason for name, reason in waits.items()},
     )
 
 
 def quiet(**waits: str) -> ExpectDoc:
     """Nothing moves."""
-    return expect((), (), (), **waits)
+    return expect((), (), (), renewals=None, placed=None, **waits)
 
 
 def held(workload: str, count: int, seconds: int, *domain: str, expected: ExpectDoc | None = None) -> ExpectDoc:

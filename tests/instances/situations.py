@@ -9,6 +9,7 @@ from tests.builders import HOUR, NOW, budget, job, node, snapshot
 from tests.instances.authored import FLAT, MINUTE, Authored, expect, flat, held, quiet, racks, ran, record
 from tests.instances.contract import CONTRACT
 from tests.instances.shares import HISTORY, SHARES
+from tests.instances.whole import WHOLE
 
 AB = [budget("a"), budget("b")]
 
@@ -240,4 +241,4 @@ OTHERS = [
     ),
 ]
 
-SITUATIONS = [*RACKS, *VICTIMS, *SHARES, *CONTRACT, *HISTORY, *OTHERS]
+SITUATIONS = [*RACKS, *VICTIMS, *SHARES, *CONTRACT, *WHOLE, *HISTORY, *OTHERS]

@@ -74,7 +74,12 @@ def test_the_portfolio_proves_the_optimum(folder: Path) -> None:
 def check_expectations(entry: EntryDoc, decision: Decision) -> None:
     if entry.expect is None:
         return
-    rows = {"starts": decision.starts, "stops": decision.preemptions, "promotions": decision.promotions}
+    rows = {
+        "starts": decision.starts,
+        "stops": decision.preemptions,
+        "promotions": decision.promotions,
+        "renewals": decision.renewals,
+    }
     for name, found in rows.items():
         wanted = getattr(entry.expect, name)
         assert wanted is None or sorted(row.workload for row in found) == wanted, name  # type: ignore[attr-defined]
@@ -82,6 +87,8 @@ def check_expectations(entry: EntryDoc, decision: Decision) -> None:
         row.workload: ReservedDoc(domain=list(row.domain), nodes=row.nodes, start=row.start) for row in decision.reservations
     }
     assert entry.expect.reserved in (None, reserved)
+    placed = {row.workload: sorted(row.placement) for row in decision.starts}
+    assert {name: placed.get(name) for name in entry.expect.placed} == entry.expect.placed
     waits = {row.workload: row.reason.value for row in decision.waiting}
     assert {name: waits.get(name) for name in entry.expect.waits} == entry.expect.waits
 

@@ -156,4 +156,45 @@ TINY = [
         optimum=720.0,
         expect=expect(["w"], ["w"]),
     ),
+    Authored(
+        name="repair",
+        title="A gang of two nodes has lost one; its rack has a spare node, and another rack of three is free",
+        special="a restart is due wherever it lies: what is broken up decides",
+        snapshot=snapshot(
+            [node("a1", "a"), node("a2", "a", state="down"), *racks("a", 3)[2:], *racks("b", 3)],
+            [budget("a")],
+            [ran(job("gang", gpus=16), {"a1": 1, "a2": 1}, hours=1, left=1)],
+        ),
+        optimum=87_840.0,
+        expect=expect(["gang"], ["gang"], placed={"gang": "a1 a3"}),
+    ),
+    Authored(
+        name="drain",
+        title="A node drains, and half of the next one is free; its job needs a whole one",
+        special="a node that drains does not idle, and its job has a landing place in the same decision",
+        snapshot=snapshot(
+            [node("n1", domains=("c",), state="drain"), *flat(3)[1:]],
+            [budget("a")],
+            [ran(job("w"), "n1"), ran(job("half", gpus=4), "n2", hours=1, left=1)],
+            levels=FLAT,
+        ),
+        optimum=15_120.0,
+        expect=expect(["w"], ["w"], placed={"w": "n3"}),
+    ),
+    Authored(
+        name="move-for-a-rack",
+        title="A gang needs a rack in which half a node is in use, by a project that holds what it is owed",
+        special="who has no need to stop moves: a restart costs less than sixteen GPUs that idle",
+        snapshot=snapshot(
+            racks("ab", 2),
+            [*AB, budget("c")],
+            [
+                ran(job("firm", "c"), "b1", hours=1, left=1),
+                ran(job("small", "a", 4), "a1"),
+                job("gang", "b", 16, required="rack"),
+            ],
+        ),
+        optimum=14_904.0,
+        expect=expect(["gang", "small"], ["small"], placed={"gang": "a1 a2", "small": "b2"}),
+    ),
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
-from allocator.domain import LastStop, StopReason
+from allocator.domain import LastStop, Renewal, Reservation, Snapshot, StopReason, Workload
 from tests.builders import HOUR, NOW, budget, decision, job, node, nodes, snapshot, start, stop, used
 from tests.instances.authored import Authored, racks, ran
 
@@ -287,6 +287,111 @@ def _commitment() -> Authored:
     )
 
 
+def _lease_limit() -> Authored:
+    sessions = [ran(job(f"session{number}", "a", 4, renew=True), "n1", hours=2) for number in (1, 2)]
+    snap = snapshot(nodes(1), [budget("a", interactive_limit=6), budget("b")], sessions)
+    longer = [Renewal(workload=work.id, protected_until=NOW + 2 * HOUR) for work in sessions]
+    return Authored(
+        name="lease-limit",
+        title="Two sessions of four GPUs end their first promise; six GPUs may be held by sessions for longer",
+        special="one is renewed; the other one goes on without a promise",
+        instead="both are renewed",
+        rule="lease",
+        snapshot=snap,
+        accepted=decision(snap),
+        refused=decision(snap, renewals=longer),
+    )
+
+
+def _leaving(until: int, gpus: int) -> Workload:
+    work = ran(job("old", "a", gpus, min_runtime=0), "n1", charged=False)
+    assert work.run is not None
+    return replace(work, run=replace(work.run, terminating_until=until))
+
+
+def _commitment_leaving() -> Authored:
+    works = [_leaving(NOW + 60, 8), ran(job("free", "a", min_runtime=0), "n2", charged=False), job("new", "b")]
+    snap = snapshot(nodes(2), AB, works)
+    return Authored(
+        name="commitment-leaving",
+        title="A job waits; a node will be free in a minute, because its job was told to leave, and another one is in use",
+        special="who leaves already leaves before anybody else is made to",
+        instead="the job on the other node is stopped",
+        rule="commitment",
+        snapshot=snap,
+        accepted=decision(snap),
+        refused=decision(snap, [start("new", {"n2": 1})], [stop("free", "new")]),
+    )
+
+
+def _commitment_overdue() -> Authored:
+    snap = snapshot(nodes(2), AB, [_leaving(NOW, 4), job("new", "b", 4)])
+    return Authored(
+        name="commitment-overdue",
+        title="A job should have left half of a node by now; half a node is wanted, and another node is free",
+        special="a node that does not let go of its work takes no other",
+        instead="the job that waits starts beside it",
+        rule="commitment",
+        snapshot=snap,
+        accepted=decision(snap, [start("new", {"n2": 1})]),
+        refused=decision(snap, [start("new", {"n1": 1})]),
+    )
+
+
+def _health_unprotected() -> Authored:
+    snap = snapshot([node("n1", state="drain"), node("n2")], [budget("a")], [ran(job("old"), "n1")])
+    return Authored(
+        name="health-unprotected",
+        title="A node drains; the promise of its job is over, and another node is free",
+        special="unprotected work leaves at once, with a landing place",
+        instead="it stays",
+        rule="health",
+        snapshot=snap,
+        accepted=decision(snap, [start("old", {"n2": 1})], [stop("old")]),
+        refused=decision(snap),
+    )
+
+
+def _large(until: int) -> Snapshot:
+    """Two nodes are kept for a gang from an instant on; it is entitled for an hour."""
+    gang = job("gang", "b", 16, min_runtime=8 * HOUR, entitled_since=NOW - HOUR)
+    kept = Reservation(
+        workload="gang", pool="h100", domain=("c",), nodes=2, start=until, eligible_since=NOW - HOUR, bound=NOW + 7 * HOUR
+    )  # fmt: skip
+    works = [ran(job(f"old{number}", "a", min_runtime=8 * HOUR), f"n{number}", left=(until - NOW) / HOUR) for number in (1, 2)]
+    past = [used("b", 140, ago=20 * HOUR)]
+    return snapshot(nodes(2), [budget("a", 9), budget("b")], [*works, gang], reservations=[kept], usage=past)
+
+
+def _reservation_due() -> Authored:
+    snap, stops = _large(NOW), [stop("old1", "gang"), stop("old2", "gang")]
+    return Authored(
+        name="reservation-due",
+        title="Two nodes are kept for a gang from now on; the project that holds them is owed them",
+        special="a promise of an hour ago: whatever is unprotected there gives way, licence or not",
+        instead="nothing happens",
+        rule="reservation",
+        also_broken=("health",),
+        snapshot=snap,
+        accepted=decision(snap, [start("gang", {"n1": 1, "n2": 1})], stops),
+        refused=decision(snap),
+    )
+
+
+def _reservation_kept() -> Authored:
+    snap = _large(NOW + HOUR)
+    return Authored(
+        name="reservation-kept",
+        title="Two nodes are kept for a gang from an hour ahead",
+        special="what was kept stays kept until the gang starts",
+        instead="the reservation is dropped",
+        rule="reservation",
+        snapshot=snap,
+        accepted=decision(snap),
+        refused=decision(snap, reservations=()),
+    )
+
+
 def _charged_first() -> Authored:
     works = [ran(job("paid", "a", 4), "n1"), ran(job("free", "a", 4, min_runtime=0), "n1", charged=False), job("new", "b", 4)]
     snap = snapshot(nodes(1), AB, works, preempt_under_entitlement=True)
@@ -304,21 +409,22 @@ def _charged_first() -> Authored:
 
 def _relocation() -> Authored:
     works = [
-        ran(job("pair", "a", 8, gpus_per_task=4), {"a1": 1, "a2": 1}),
+        ran(job("session", "a", 4, renew=True), "a1"),
         ran(job("small", "a", 4), "b1"),
         *(ran(job(f"firm-{name}", "c", 4), name, hours=1, left=1) for name in ("c1", "c2")),
         job("gang", "b", 16, required="rack"),
     ]
-    snap = snapshot(racks("abc", 2), [*AB, budget("c")], works, reserve_from=Fraction(1))
+    budgets = [budget("a", interactive_limit=0), *AB[1:], budget("c")]
+    snap = snapshot(racks("abc", 2), budgets, works, reserve_from=Fraction(1))
     return Authored(
         name="relocation",
         title="A gang is owed a rack; two hold work that has no need to stop, and the third has room for it",
-        special="small work moves for the gang, and keeps what it holds; work on several nodes stays",
-        instead="the job that lies on two nodes moves",
+        special="the job moves for the gang, and keeps what it holds; a session whose lease has lapsed stays where it is",
+        instead="the session moves",
         rule="relocation",
         snapshot=snap,
         accepted=decision(snap, [start("gang", {"b1": 1, "b2": 1}), start("small", {"c1": 1})], [stop("small", "gang")]),
-        refused=decision(snap, [start("gang", {"a1": 1, "a2": 1}), start("pair", {"c1": 1, "c2": 1})], [stop("pair", "gang")]),
+        refused=decision(snap, [start("gang", {"a1": 1, "a2": 1}), start("session", {"c1": 1})], [stop("session", "gang")]),
     )
 
 
@@ -372,7 +478,8 @@ TWINS = [
     for make in (
         _capacity, _gang, _single_node_task, _topology_required, _topology_segment, _eligibility, _protection, _health,
         _health_deadline, _funding, _gpu_limit, _express, _max_preemptions, _licence, _relocation, _reservation, _lease,
-        _commitment, _beneficiary, _charged_first, _minimal,
+        _commitment, _lease_limit, _commitment_leaving, _commitment_overdue, _health_unprotected, _reservation_due,
+        _reservation_kept, _beneficiary, _charged_first, _minimal,
         _work_conservation, _unallocated_last,
     )
 ]  # fmt: skip

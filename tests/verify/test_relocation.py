@@ -76,9 +76,8 @@ def test_engines_find_the_move_and_are_at_rest_afterwards(engine: str) -> None:
     [
         small(protected_until=NOW + HOUR),
         small(renew=True, charged=False, min_runtime=0),
-        running("small", "a", {"a1": 1, "a2": 1}, 4, gpus_per_task=2),
     ],
-    ids=["protected", "a session", "on two nodes"],
+    ids=["protected", "a session"],
 )
 def test_what_may_not_move(moves: Any) -> None:
     snap = in_the_way(moves, GANG)
@@ -104,6 +103,64 @@ def test_what_may_not_move(moves: Any) -> None:
 def test_for_whom_work_may_move(gang: Any, moves: set[str]) -> None:
     """Only for entitled gangs that need a domain, and only from nodes that they could use."""
     assert movable(in_the_way(small(), gang)) == moves
+
+
+def straddling(*names: str, **fields: Any) -> Snapshot:
+    """The way into rack a is barred by a gang with tasks elsewhere as well; `firm` and `solid` leave no other rack."""
+    machines = [*RACKS, *(node(f"c{i}", "c") for i in (1, 2, 3)), *(node(f"d{i}", "d") for i in (1, 2, 3))]
+    pair = running("pair", "a", dict.fromkeys(names, 1), 2 * len(names), gpus_per_task=2)
+    solid = [
+        running(f"solid-{name}", "c", {name: 1}, 4, protected_until=NOW + HOUR) for name in ("c1", "c2", "c3", "d1", "d2", "d3")
+    ]
+    wide = {"slowdown": {"rack": Fraction(1, 50)}, "reserve_from": Fraction(1)} | fields
+    return snapshot(machines, [*ABC, budget("d")], [FIRM, *solid, pair, GANG], **wide)
+
+
+def test_a_gang_that_straddles_the_rack_moves() -> None:
+    """It keeps the task that is in nobody's way, or not; what counts is that rack a is clear."""
+    snap = straddling("a1", "c1")
+    assert movable(snap) == {"pair"}
+    assert not entitle(snap).works.licensed.any()
+    for there in ({"c1": 1, "c2": 1}, {"b2": 2}, {"b2": 1, "d2": 1}):
+        answer = decision(snap, [INTO_A, start("pair", there)], [stop("pair", "gang")])
+        assert broken(snap, answer) == (), there
+    half = decision(snap, [INTO_A, start("pair", {"c2": 1})], [stop("pair", "gang")])
+    assert "gang" in broken(snap, half)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_engines_move_a_gang_and_are_at_rest_afterwards(engine: str) -> None:
+    """The pair comes together where half a node is free: that is cheaper than to stay in two racks."""
+    snap = straddling("a1", "c1")
+    found = allocate(snap, engine=engine)
+    assert found.solver.notes == ()
+    assert [(row.workload, row.reason, row.beneficiaries) for row in found.preemptions] == [
+        ("pair", StopReason.RELOCATE, ("gang",))
+    ]
+    places = {row.workload: set(row.placement) for row in found.starts}
+    assert places["gang"] == {"a1", "a2"}
+    assert len({name[0] for name in places["pair"]}) == 1
+    after = apply(snap, found)
+    again = allocate(after, engine=engine)
+    assert (again.starts, again.preemptions) == ((), ())
+    assert movable(after) == set()
+
+
+@pytest.mark.parametrize("dear", [False, True])
+def test_a_gang_that_would_gain_by_it_alone_does_not_move(dear: bool) -> None:
+    """To lie in two racks costs the pair more than a restart: it would move for its own sake. A minute costs 360 here."""
+    rate = Fraction(360, 4 * 3600)  # of the time of four GPUs, an hour ahead
+    slowdown = {"rack": rate + Fraction(1, 10**6) if dear else rate}
+    assert movable(straddling("a1", "c1", slowdown=slowdown)) == (set() if dear else {"pair"})
+
+
+@pytest.mark.parametrize(("names", "moves"), [("a1 c1", {"pair"}), ("a1 c1 c2", set())])
+def test_gangs_on_many_nodes_stay(names: str, moves: set[str]) -> None:
+    snap = straddling(*names.split(), slowdown={})
+    assert movable(snap) == moves
+    there = {"b2": len(names.split())}
+    answer = decision(snap, [INTO_A, start("pair", there)], [stop("pair", "gang")])
+    assert ("relocation" in broken(snap, answer)) == (not moves)
 
 
 def test_for_gangs_that_are_not_entitled_nothing_moves() -> None:

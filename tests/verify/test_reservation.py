@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from allocator.domain import Decision, Reason, Reservation, Snapshot, StopReason, Workload
+from allocator.domain import Decision, Reason, Reservation, Snapshot, StopReason, Unfunded, UsageRecord, Workload
 from allocator.engine import allocate
+from allocator.entitlement import entitle
 from allocator.transition import apply
 from allocator.verify import verify
 from tests.builders import HOUR, NOW, budget, decision, job, node, nodes, running, snapshot, start, used
@@ -106,7 +107,7 @@ def test_nodes_that_are_not_needed_take_long_promises() -> None:
     found, row = kept(snap)
     assert row is not None
     assert row.start == NOW + HOUR
-    assert len(found.starts) <= 1
+    assert len(found.starts) == 1
 
 
 def test_when_it_falls_due_the_cheapest_nodes_are_cleared() -> None:
@@ -128,16 +129,22 @@ def test_when_it_falls_due_the_cheapest_nodes_are_cleared() -> None:
 
 
 def test_a_due_reservation_needs_no_licence() -> None:
-    """`a` holds less than it is owed; its work gives way all the same once the gang is due."""
-    works = [*busy([None, None]), replace(gang(2), entitled_since=NOW - HOUR)]
+    """`a` holds no more than it is owed, `b` has had more than its share; the work of `a` gives way all the same."""
     held = Reservation(
         workload="gang", pool="h100", domain=("c",), nodes=2, start=NOW, eligible_since=NOW - HOUR, bound=NOW + 7 * HOUR
     )
-    snap = snapshot(nodes(4), [budget("a", 3), budget("b", 1)], works, reservations=[held])
-    machines = [node("n1"), node("n2")]
-    snap = replace(snap, cluster=replace(snap.cluster, nodes=tuple(machines)))
+    marked = [*busy([None, None]), replace(gang(2), entitled_since=NOW - HOUR)]
+    budgets, past = [budget("a", 9), budget("b", 1)], [used("b", 140, ago=20 * HOUR)]
+    snap = snapshot(nodes(2), budgets, marked, reservations=[held], usage=past)
+    market = entitle(snap).market
+    assert (1000 * market.held <= market.entitled).all()
     found, _ = kept(snap)
-    assert [start.workload for start in found.starts] in ([], ["gang"])
+    assert [start.workload for start in found.starts] == ["gang"]
+    assert {(row.workload, row.reason) for row in found.preemptions} == {
+        ("r1", StopReason.RESERVATION), ("r2", StopReason.RESERVATION),
+    }  # fmt: skip
+    without = snapshot(nodes(2), budgets, [*busy([None, None]), gang(2)], usage=past)
+    assert kept(without)[0].preemptions == ()
 
 
 def test_a_reservation_is_sticky_and_moves_to_an_earlier_start_only() -> None:
@@ -180,10 +187,14 @@ def test_reservations_stand_beside_each_other() -> None:
 
 
 def test_reserved_gangs_hold_their_funds() -> None:
-    works = [*busy([2]), replace(gang(2), entitled_since=NOW - 1), job("w", "b", 1, min_runtime=2 * HOUR, unfunded="wait")]
-    poor = [*PAST, replace(used("b", 1, ago=2 * HOUR), gpus=16 * 88 - 16 * 8)]
-    found, held = kept(snapshot(nodes(2), BUDGETS, works, usage=poor))
-    assert held is None or not [row for row in found.starts if row.workload == "w"]
+    """What is left of the budget beside the gang's promise pays for an hour of the job, which asks for two; or for two."""
+    works = [*busy([2]), replace(gang(2), entitled_since=NOW - 1), job("w", "b", 1, unfunded=Unfunded.WAIT)]
+    whole = int(entitle(snapshot(nodes(2), BUDGETS, works, usage=PAST)).market.available[2, 0])
+    for left, starts in ((HOUR, False), (2 * HOUR, True)):
+        past = UsageRecord(allocation="b", pool="h100", gpus=8, start=NOW - (whole - left) // 8, end=NOW)
+        found, held = kept(snapshot(nodes(2), BUDGETS, works, usage=[*PAST, past]))
+        assert held is not None
+        assert [row.workload for row in found.starts] == (["w"] if starts else [])
 
 
 def test_renewals_leave_reservations_their_nodes() -> None:
