@@ -29,6 +29,7 @@ import pytest
 from allocator.domain import Reason
 from allocator.models.cpsat.constraints import Constraints
 from allocator.verify import RULES
+from tests.uncounted import uncounted
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -111,7 +112,7 @@ def check_output(claimed: list[str], printed: str, what: str) -> None:
 
 def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    env = {**os.environ, "PATH": path, "COLUMNS": "100", "NO_COLOR": "1"}
+    env = {**uncounted(), "PATH": path, "COLUMNS": "100", "NO_COLOR": "1"}
     return subprocess.run(
         command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120, check=False
     )

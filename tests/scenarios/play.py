@@ -12,6 +12,7 @@ from typing import Any
 
 import allocator
 from tests.scenarios import shared
+from tests.uncounted import uncounted
 
 Json = dict[str, Any]
 Solver = Callable[[Json], Any]
@@ -35,7 +36,12 @@ def command(*args: str, given: Json | None = None) -> subprocess.CompletedProces
     """One call of the command line, with a document on standard input."""
     data = None if given is None else json.dumps(given).encode()
     return subprocess.run(
-        [sys.executable, "-m", "allocator", *args], input=data, capture_output=True, check=False, cwd=shared.ROOT
+        [sys.executable, "-m", "allocator", *args],
+        input=data,
+        capture_output=True,
+        check=False,
+        cwd=shared.ROOT,
+        env=uncounted(),
     )
 
 
