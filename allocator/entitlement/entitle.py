@@ -27,6 +27,7 @@ from allocator.entitlement.tree import BudgetTree, build_tree
 from allocator.entitlement.usage import window_usage
 from allocator.entitlement.waterfill import MILLI, fill, hand_out
 from allocator.topology import BoolArray, IntArray, Layout, build_layout
+from allocator.wire import Texts
 
 
 def entitle(snapshot: Snapshot, like: Entitlement | None = None) -> Entitlement:
@@ -86,6 +87,7 @@ def _entitle(snapshot: Snapshot, like: Entitlement | None, reserved: Set[str]) -
         reserved=found.reserved,
         own_limit=found.own_limit,
         lapsing=found.lapsing,
+        texts=Texts() if like is None else like.texts,
     )
     return replace(ent, works=replace(ent.works, movable=movable(ent, contract, claimants.placeable)))
 

@@ -16,6 +16,7 @@ from allocator.entitlement.reserved import Reserved
 from allocator.entitlement.tree import BudgetTree
 from allocator.topology.fit import eligible
 from allocator.topology.layout import BoolArray, IntArray, Layout
+from allocator.wire.digest import Texts
 
 NO_BUDGET = -1
 """Budget of a vertex that does not fund."""
@@ -159,6 +160,7 @@ class Entitlement:
     at now still has to be taken off. `warnings` are for people. `reserved` are the reservations that stand, in the order of
     their claim; `own_limit` says by row until when their gangs may be promised each node, shape (num_nodes,), in place of
     `layout.promise_by`. `lapsing` are the leases that are protected after this decision.
+    `texts` is what is known of the parts of the snapshot as text, for its digest.
     """
 
     snapshot: Snapshot
@@ -171,6 +173,7 @@ class Entitlement:
     reserved: tuple[Reserved, ...] = ()
     own_limit: Mapping[int, IntArray] = field(default_factory=dict)
     lapsing: tuple[Lapse, ...] = ()
+    texts: Texts = field(default_factory=Texts)
 
     def path_share(self, vertex: int, pool: int) -> Fraction:
         """Product of the normalised shares from the root down to the vertex."""

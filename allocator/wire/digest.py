@@ -1,0 +1,74 @@
+"""What identifies the content of a snapshot, and the texts that it is made from."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, replace
+from fractions import Fraction
+
+import msgspec
+
+from allocator.domain import Cluster, Snapshot
+
+_LISTS = frozenset({"budgets", "nodes", "usage", "workloads"})
+"""Fields with many parts, most of which the next snapshot has too."""
+
+
+class Texts:
+    """The parts of a snapshot as JSON text, each written once as long as the next snapshot holds the very same object.
+
+    Parts are immutable. Those of the last snapshot are kept, so that an identity stands for one object, and no others.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[object, bytes]] = {}
+
+    def digest(self, snapshot: Snapshot) -> str:
+        """See `snapshot_digest`; the lists of the snapshot stand in canonical order."""
+        before, self._known = self._known, {}
+        hasher = hashlib.sha256(self._object(replace(snapshot, rejected=()), before))
+        for rejection in snapshot.rejected:
+            hasher.update(b"\n" + (rejection.raw or rejection.workload.encode()))
+        return f"sha256:{hasher.hexdigest()}"
+
+    def _object(self, value: Snapshot | Cluster, before: Mapping[int, tuple[object, bytes]]) -> bytes:
+        return b"{" + b",".join(self._members(value, before)) + b"}"
+
+    def _members(self, value: Snapshot | Cluster, before: Mapping[int, tuple[object, bytes]]) -> Iterator[bytes]:
+        """Every field with its name, in the order of the names."""
+        for name in sorted(field.name for field in fields(value)):
+            member = getattr(value, name)
+            if name in _LISTS:
+                text = b"[" + b",".join([self._part(part, before) for part in member]) + b"]"
+            else:
+                text = self._object(member, before) if isinstance(member, Cluster) else _encoded(member)
+            yield b'"' + name.encode() + b'":' + text
+
+    def _part(self, part: object, before: Mapping[int, tuple[object, bytes]]) -> bytes:
+        known = before.get(id(part))
+        if known is None:
+            known = part, _encoded(part)
+        self._known[id(part)] = known
+        return known[1]
+
+
+def snapshot_digest(snapshot: Snapshot) -> str:
+    """What identifies the content of a snapshot, however it was written: order of lists and keys, defaults, compression.
+
+    It is the SHA-256 of every field with keys and lists sorted. Messages about rejected workloads are left out.
+    """
+    return Texts().digest(snapshot.canonical())
+
+
+def _encoded(value: object) -> bytes:
+    return msgspec.json.encode(value, order="sorted", enc_hook=_plain)
+
+
+def _plain(value: object) -> object:
+    """Encode what JSON has no word for."""
+    if isinstance(value, Fraction):
+        return str(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise NotImplementedError(type(value))
