@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from allocator.domain import Unfunded
 from allocator.entitlement.model import Entitlement
 from allocator.entitlement.tree import frozen
 from allocator.topology import IntArray, once
@@ -17,15 +16,14 @@ def start_classes(ent: Entitlement) -> IntArray:
     Equal for workloads that ask the same of the nodes, of the same leaf, with the same promise and claim. They differ in
     submit time, costs and what they have been through: in their rank, that is.
     """
-    works, snapshot = ent.works, ent.snapshot
+    works = ent.works
     size = len(works.leaf)
     own = np.full(size, -1, dtype=np.int64)
     own[list(ent.own_limit)] = list(ent.own_limit)
     code = np.zeros(size, dtype=np.int64)
     for column in (
         works.request, works.leaf, works.promise, works.prepaid, works.express, works.entitled, own, _users(ent),
-        np.fromiter((work.min_runtime == 0 for work in snapshot.workloads), np.bool_, size),
-        np.fromiter((work.unfunded is Unfunded.RUN for work in snapshot.workloads), np.bool_, size),
+        ent.columns.min_runtime == 0, ent.columns.runs_unfunded,
     ):  # fmt: skip
         values, value = np.unique(column, return_inverse=True)
         _, code = np.unique(code * len(values) + value, return_inverse=True)

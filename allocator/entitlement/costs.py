@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from allocator.domain import Policy, Workload
-from allocator.entitlement.contract import Contract, lost_gpu_seconds, read_placements
+from allocator.domain import Policy
+from allocator.entitlement.columns import NONE
+from allocator.entitlement.contract import Contract
 from allocator.entitlement.entitled import level_ranks
 from allocator.entitlement.model import Entitlement
 from allocator.entitlement.places import Places
@@ -85,27 +86,39 @@ def fragmentation_cost(policy: Policy) -> int:
     return round_half_up(step_cost(policy.weights.fragmentation, policy))
 
 
-def lost_costs(works: Sequence[Workload], contract: Contract, policy: Policy, now: int) -> tuple[IntArray, IntArray]:
+def lost_costs(contract: Contract, policy: Policy, now: int) -> tuple[IntArray, IntArray]:
     """GPU-seconds that a stop of each run throws away, and its cost; 0 for waiting work. Shape (num_workloads,) each."""
-    lost = np.zeros(len(works), dtype=np.int64)
-    cost = np.zeros(len(works), dtype=np.int64)
-    for row in np.flatnonzero(contract.running).tolist():
-        work = works[row]
-        assert work.run is not None  # the row runs
-        lost[row] = lost_gpu_seconds(work, work.run, now)
-        cost[row] = stop_cost(work, int(lost[row]), work.run.charged, bool(contract.last_try[row]), policy)
+    columns = contract.columns
+    lost, cost = np.zeros_like(columns.gpus), np.zeros_like(columns.gpus)
+    rows = np.flatnonzero(columns.running)
+    lost[rows] = _lost(contract, now)[rows]
+    cost[rows] = _stop_costs(contract, lost, policy)[rows]
     return lost, cost
 
 
-def stop_cost(work: Workload, lost: int, charged: bool, last_try: bool, policy: Policy) -> int:
-    """Cost of a stop that throws away `lost` GPU-seconds."""
-    gpus = work.gpus
-    amount = max((lost + work.restart_time * gpus) * (1 + work.preempted), LEAST_LOST * gpus)
-    if not last_try:
-        amount = min(amount, MOST_LOST_STEPS * policy.planning_step * gpus)
-    weight, (part, parts) = policy.weights.lost_work, (1, 1) if charged else UNCHARGED_PART
+def _lost(contract: Contract, now: int) -> IntArray:
+    """As `lost_gpu_seconds`, for all at once."""
+    columns, start = contract.columns, np.minimum(contract.start, now)
+    since = (now - start) % np.maximum(columns.interval, 1)
+    since = np.where(columns.interval > 0, since, now - start)
+    known = columns.resumable & (columns.checkpoint != NONE)
+    since = np.where(known, np.maximum(now - np.maximum(start, columns.checkpoint), 0), since)
+    return np.where(columns.saves, 0, columns.gpus * since)
+
+
+def _stop_costs(contract: Contract, lost: IntArray, policy: Policy) -> IntArray:
+    """Cost of a stop that throws away `lost` GPU-seconds, for runs."""
+    columns = contract.columns
+    gpus, weight, (part, parts) = columns.gpus, policy.weights.lost_work, UNCHARGED_PART
+    times = 1 + columns.preempted
+    again = lost + columns.restart_time * gpus
+    largest = int(again.max(initial=0)) * int(times.max(initial=0)) + LEAST_LOST * int(gpus.max(initial=0))
+    kind: type = np.int64 if 4 * largest * UNIT * weight.numerator * parts < _SAFE else object
+    amount = np.maximum(again.astype(kind) * times, LEAST_LOST * gpus)
+    most = np.minimum(amount, MOST_LOST_STEPS * policy.planning_step * gpus)
+    amount = np.where(contract.last_try, amount, most) * np.where(columns.charged, parts, part)
     unit = weight.denominator * parts
-    return (2 * weight.numerator * amount * part * UNIT + unit) // (2 * unit)
+    return np.asarray((2 * weight.numerator * UNIT * amount + unit) // (2 * unit), dtype=np.int64)
 
 
 def order_costs(
@@ -199,8 +212,7 @@ def whole_before(entitlement: Entitlement) -> tuple[BoolArray, ...]:
     Nodes, and domains of the levels strictly between the coarsest and the node, each within one pool: all of its nodes
     accept work, and none had a task. The coarsest level has none.
     """
-    layout, snapshot = entitlement.layout, entitlement.snapshot
-    places = read_placements(snapshot.workloads, layout, snapshot.now)
+    layout, places = entitlement.layout, entitlement.placements
     busy = ~layout.accepting
     busy[places.node[places.before]] = True
     free = []

@@ -11,6 +11,7 @@ import numpy as np
 from allocator.domain import Policy, Snapshot, Workload
 from allocator.entitlement.arrange import Arrangement, arrange
 from allocator.entitlement.claimants import Claimants, read_claimants
+from allocator.entitlement.columns import read_columns
 from allocator.entitlement.contract import Contract, read_contract
 from allocator.entitlement.costs import lost_costs, order_costs
 from allocator.entitlement.curve import build_curves
@@ -56,9 +57,10 @@ def _entitle(snapshot: Snapshot, like: Entitlement | None, reserved: Set[str]) -
     """The facts, if gangs with these ids keep their reservations: then the lane is not open to them."""
     layout = build_layout(snapshot, None if like is None else like.layout)
     tree = _tree(snapshot, layout, like)
-    contract = read_contract(snapshot, layout)
+    columns = read_columns(snapshot.workloads, None if like is None else like.columns)
+    contract = read_contract(snapshot, layout, columns)
     installed, schedulable = installed_gpus(layout), schedulable_gpus(layout, contract)
-    places = find_places(snapshot, layout, tree, contract, installed)
+    places = find_places(layout, tree, contract, installed)
     usage = window_usage(snapshot, tree, layout.pools, snapshot.now)
     funds = read_funds(contract, places, tree, installed, usage[0], snapshot.policy, snapshot.now)
     claimants = read_claimants(snapshot, layout, tree, contract, places, installed, funds, reserved)
@@ -68,7 +70,7 @@ def _entitle(snapshot: Snapshot, like: Entitlement | None, reserved: Set[str]) -
     entitled, since = mark_entitled(snapshot.workloads, contract, claims, tree, snapshot.policy, snapshot.now)
     first = claimants.express | entitled
     patient = waits_for_leavers(snapshot, layout, contract, claimants.placeable, claimants.promise, first)
-    lost = lost_costs(snapshot.workloads, contract, snapshot.policy, snapshot.now)
+    lost = lost_costs(contract, snapshot.policy, snapshot.now)
     gangs = claims.gang & entitled & ~claimants.express
     found = arrange(
         Facts(
@@ -87,6 +89,8 @@ def _entitle(snapshot: Snapshot, like: Entitlement | None, reserved: Set[str]) -
         reserved=found.reserved,
         own_limit=found.own_limit,
         lapsing=found.lapsing,
+        columns=columns,
+        placements=contract.placements,
         texts=Texts() if like is None else like.texts,
     )
     return replace(ent, works=replace(ent.works, movable=movable(ent, contract, claimants.placeable)))
@@ -194,7 +198,7 @@ def _table(rows: Rows, found: Arrangement) -> WorkTable:
     ranked[list(claimants.impossible)] = False
     used = (rows.market.usage + rows.market.uncharged_usage).sum(axis=1)
     return WorkTable(
-        request=claimants.request,
+        request=contract.columns.request,
         leaf=places.leaf,
         gpus=contract.gpus,
         promise=_promises(rows, found, prepaid),

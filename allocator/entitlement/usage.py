@@ -96,8 +96,8 @@ def _run_spells(snapshot: Snapshot, tree: BudgetTree, pools: Sequence[str], now:
     pool_of_node = {node.name: pool_of[node.pool] for node in snapshot.cluster.nodes if node.pool in pool_of}
     rows: list[tuple[int, int, int, int, int, bool]] = []
     for work in snapshot.workloads:
-        run, vertex = work.run, tree.leaf_of(work.allocation)
-        if run is None or run.start_time is None or vertex < 0:
+        run = work.run
+        if run is None or run.start_time is None or (vertex := tree.leaf_of(work.allocation)) < 0:
             continue
         begin = run.start_time
         if run.charged and run.charged_since is not None:
