@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -10,7 +11,11 @@ import numpy as np
 from allocator.entitlement import Entitlement
 from allocator.entitlement.model import Forced
 from allocator.epoch import EpochProblem, EpochSolution
+from allocator.topology import once
 from allocator.verify.after import AfterState, Placed, build_after
+
+LAST_PLANS = 3
+"""Plans of an epoch of which the state is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,5 +53,19 @@ def due_starts(ent: Entitlement) -> dict[int, Placed]:
 
 
 def after_plan(ent: Entitlement, plan: Plan) -> AfterState:
-    """The state once the plan is carried out."""
+    """The state once the plan is carried out. Those of the last few plans are kept: most are asked for again."""
+    known = _states(ent)
+    found = next((after for other, after in known if other == plan), None)
+    if found is None:
+        found = _build(ent, plan)
+        known.append((plan, found))
+    return found
+
+
+@once
+def _states(ent: Entitlement) -> deque[tuple[Plan, AfterState]]:
+    return deque(maxlen=LAST_PLANS)
+
+
+def _build(ent: Entitlement, plan: Plan) -> AfterState:
     return build_after(ent, plan.stops | forced_rows(ent), {**plan.starts, **due_starts(ent)}, plan.promotions)

@@ -45,7 +45,7 @@ class Entries:
         return used
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class AfterState:
     """What holds once a decision is carried out. Row masks have shape (num_workloads,), node arrays (3, num_nodes).
 

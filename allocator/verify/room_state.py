@@ -15,7 +15,7 @@ from allocator.entitlement.tree import ROOT
 from allocator.topology import IntArray, pool_order
 from allocator.verify.after import AfterState, placement_arrays
 from allocator.verify.lane import Lane
-from allocator.verify.places import Masks, Places, TaskCounts
+from allocator.verify.places import Places, TaskCounts, masks_of
 from allocator.verify.prices import Prices, Residents
 
 
@@ -25,6 +25,9 @@ class Mode(Enum):
     EXPRESS = "express"
     CHARGED = "charged"
     UNCHARGED = "uncharged"
+
+
+_MODES = (Mode.UNCHARGED, Mode.CHARGED, Mode.EXPRESS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +78,7 @@ class Room:
         self.held: IntArray = after.held.sum(axis=1)
         self.placement: dict[int, Mapping[int, int]] = dict(after.placement)
         self.shapes = after.shapes
-        works = after.ent.snapshot.workloads
-        self.masks = Masks(after.ent.layout, {works[row].id: limit for row, limit in after.ent.own_limit.items()})
+        self.masks = masks_of(after.ent)
         self.residents = Residents([{} for _ in after.ent.layout.names])
         self.modes: dict[int, Mode] = {}
         self.alike: list[int] = start_classes(after.ent).tolist()
@@ -84,8 +86,7 @@ class Room:
         self.clearings: dict[tuple[object, ...], tuple[int, Cleared | None]] = {}
         self._pools: dict[tuple[str, ...], list[int]] = {}
         self.lane = Lane(after.ent)
-        for row in np.flatnonzero(after.running).tolist():
-            self._admit(row, after)
+        self._admit_all(after)
         self.prices = Prices(self.free, self.residents, after.ent.layout.capacity)
         self.places = Places(after.ent.layout, TaskCounts(self.free))
         self.reachable = Places(after.ent.layout, TaskCounts(self.reach))
@@ -203,13 +204,16 @@ class Room:
         """Nodes, and the GPUs, CPUs and GiB that the workload uses on them (3, number of those nodes)."""
         return placement_arrays(self.shapes[:, row], placement)
 
-    def _admit(self, row: int, after: AfterState) -> None:
-        """Take in one workload that runs after the decision."""
-        mode = Mode.EXPRESS if after.express[row] else Mode.CHARGED if after.charged[row] else Mode.UNCHARGED
-        self.modes[row] = mode
-        if mode is Mode.EXPRESS or after.started[row] or after.promoted[row]:
-            self._book(row, int(after.pool[row]), mode, 1)
-        if mode is Mode.UNCHARGED and (after.started[row] or self.ent.works.stoppable[row]):
+    def _admit_all(self, after: AfterState) -> None:
+        """Take in what runs after the decision."""
+        running = after.running
+        mode = np.where(after.express, 2, after.charged)
+        rows = np.flatnonzero(running)
+        self.modes = dict(zip(rows.tolist(), map(_MODES.__getitem__, mode[rows].tolist()), strict=True))
+        for row in np.flatnonzero(running & (after.express | after.started | after.promoted)).tolist():
+            self._book(row, int(after.pool[row]), self.modes[row], 1)
+        unallocated = running & (mode == 0) & (after.started | self.ent.works.stoppable)
+        for row in np.flatnonzero(unallocated).tolist():
             nodes, use = self.use(row, self.placement[row])
             self.residents.add(row, int(self.ent.works.gpus[row]), nodes, use)
             self.reach[:, nodes] += use

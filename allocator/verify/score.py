@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from allocator.entitlement.costs import Score, express_cost, fragmentation_cost, idle_cost, spread_costs, whole_before
-from allocator.topology import GPUS, IntArray
+from allocator.topology import GPUS, IntArray, once
 from allocator.verify.after import AfterState
 
 
+@once
 def score_of(after: AfterState) -> Score:
     """The terms of the objective in 1/1000 GPU-second."""
     works, waits = after.ent.works, ~after.running
