@@ -16,7 +16,7 @@ from allocator.entitlement.entitled import level_ranks
 from allocator.entitlement.model import Entitlement
 from allocator.entitlement.places import Places
 from allocator.entitlement.tree import BudgetTree, frozen
-from allocator.topology import BoolArray, IntArray, fewest_domains, once
+from allocator.topology import BoolArray, IntArray, Layout, fewest_domains, once
 
 UNIT = 1000
 """Units of the objective in a GPU-second."""
@@ -166,17 +166,38 @@ class SpreadCosts(NamedTuple):
 
 def spread_costs(entitlement: Entitlement, row: int, pool: int) -> SpreadCosts:
     """What the gang pays for each domain that it touches beyond the fewest possible in an empty pool."""
-    work, known = entitlement.snapshot.workloads[row], _domain_costs(entitlement)
-    key = (work.gpus, work.topology.preferred)
-    if key not in known:
-        known[key] = frozen(_costs_per_domain(entitlement, *key))
-    return SpreadCosts(known[key], fewest_domains(entitlement.layout, work, pool))
+    known, key = _known_spreads(entitlement), (int(entitlement.works.request[row]), pool)
+    found = known.get(key)
+    if found is None:
+        work = entitlement.snapshot.workloads[row]
+        costs = frozen(_costs_per_domain(entitlement, work.gpus, work.topology.preferred))
+        found = known[key] = SpreadCosts(costs, fewest_domains(entitlement.layout, work, pool))
+    return found
 
 
 @once
-def _domain_costs(entitlement: Entitlement) -> dict[tuple[int, str | None], IntArray]:
-    """The cost of a further domain by GPUs and preferred level, as far as somebody has asked."""
+def _known_spreads(entitlement: Entitlement) -> dict[tuple[int, int], SpreadCosts]:
+    """By request and pool, as far as somebody has asked."""
     return {}
+
+
+@once
+def spread_of_runs(entitlement: Entitlement) -> IntArray:
+    """What the domains that each gang touches where it runs cost beyond the fewest, shape (num_workloads,), read-only."""
+    places, works = entitlement.placements, entitlement.works
+    spread = np.zeros(len(works.gpus), dtype=np.int64)
+    row, node = places.row[places.present], places.node[places.present]
+    for one in np.flatnonzero(np.bincount(row, minlength=len(spread)) > 1).tolist():
+        costs, fewest = spread_costs(entitlement, one, int(works.run_pool[one]))
+        if costs.any():
+            touched = _touched(entitlement.layout, node[row == one])
+            spread[one] = (costs * np.maximum(touched - fewest, 0)).sum()
+    return frozen(spread)
+
+
+def _touched(layout: Layout, nodes: IntArray) -> IntArray:
+    """How many domains of each level these nodes lie in, shape (num_levels,)."""
+    return np.array([len(set(domain)) for domain in layout.domain[:, nodes].tolist()], dtype=np.int64)
 
 
 def _costs_per_domain(entitlement: Entitlement, gpus: int, preferred: str | None) -> IntArray:
@@ -201,8 +222,7 @@ def spread_cost(entitlement: Entitlement, row: int, nodes: IntArray) -> int:
     """Spread of one gang that lies on these nodes of one pool."""
     layout = entitlement.layout
     costs, fewest = spread_costs(entitlement, row, int(layout.pool[nodes[0]]))
-    touched = np.array([len(np.unique(domain[nodes])) for domain in layout.domain], dtype=np.int64)
-    return int((costs * np.maximum(touched - fewest, 0)).sum())
+    return int((costs * np.maximum(_touched(layout, nodes) - fewest, 0)).sum())
 
 
 @once

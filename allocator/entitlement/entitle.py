@@ -26,7 +26,7 @@ from allocator.entitlement.patience import waits_for_leavers
 from allocator.entitlement.places import Places, find_places, stray_allocations, warnings_of
 from allocator.entitlement.tree import BudgetTree, build_tree
 from allocator.entitlement.usage import window_usage
-from allocator.entitlement.waterfill import MILLI, fill, hand_out
+from allocator.entitlement.waterfill import MILLI, fill
 from allocator.topology import BoolArray, IntArray, Layout, build_layout
 from allocator.wire import Texts
 
@@ -144,8 +144,6 @@ def _market(
     """Budgets and entitlement by vertex and pool, and in which pools promises take all there is."""
     handed_out, first = MILLI * schedulable, demand.first_submit
     filled = fill(tree, handed_out, usage[0], demand.floor, demand.demand, policy.horizon, first)
-    floors = np.zeros_like(demand.floor)
-    owed = hand_out(tree, tree.weight, handed_out, usage[0], floors, demand.demand, policy.horizon, first)
     curves = build_curves(tree, policy, schedulable, usage[0], demand.held, demand.demand, filled)
     market = Market(
         installed=installed,
@@ -160,7 +158,7 @@ def _market(
         floor=demand.floor,
         demand=demand.demand,
         entitled=filled.entitled,
-        owed=owed,
+        owed=filled.owed,
         level=filled.level,
         curves=curves,
     )

@@ -31,6 +31,16 @@ class Placements:
     before: BoolArray
     present: BoolArray
 
+    def of(self, row: int) -> tuple[IntArray, IntArray]:
+        """Nodes on which a workload lies now, ascending, and its tasks there."""
+        start, stop = np.searchsorted(self.row, (row, row + 1))
+        here = slice(start, stop) if self.present[start:stop].all() else start + np.flatnonzero(self.present[start:stop])
+        nodes, tasks = self.node[here], self.tasks[here]
+        if len(nodes) == 1:
+            return nodes, tasks
+        order = np.argsort(nodes)
+        return nodes[order], tasks[order]
+
 
 def read_placements(columns: Columns, layout: Layout, now: int) -> Placements:
     """Where work lies now, and where it lay just before."""

@@ -16,7 +16,7 @@ _LISTS = frozenset({"budgets", "nodes", "usage", "workloads"})
 
 
 class Texts:
-    """The parts of a snapshot as JSON text, each written once as long as the next snapshot holds the very same object.
+    """Lists of a snapshot and their parts as JSON text, each written once as long as the next snapshot holds the same object.
 
     Parts are immutable. Those of the last snapshot are kept, so that an identity stands for one object, and no others.
     """
@@ -40,17 +40,21 @@ class Texts:
         for name in sorted(field.name for field in fields(value)):
             member = getattr(value, name)
             if name in _LISTS:
-                text = b"[" + b",".join([self._part(part, before) for part in member]) + b"]"
+                text = self._list(member, before)
             else:
                 text = self._object(member, before) if isinstance(member, Cluster) else _encoded(member)
             yield b'"' + name.encode() + b'":' + text
 
-    def _part(self, part: object, before: Mapping[int, tuple[object, bytes]]) -> bytes:
-        known = before.get(id(part))
-        if known is None:
-            known = part, _encoded(part)
-        self._known[id(part)] = known
-        return known[1]
+    def _list(self, parts: tuple[object, ...], before: Mapping[int, tuple[object, bytes]]) -> bytes:
+        """The text of a list: that of before, where it is the very same list, or put together from its parts."""
+        if known := before.get(id(parts)):
+            self._known[id(parts)] = known
+            return known[1]
+        texts = [before.get(id(part)) or (part, _encoded(part)) for part in parts]
+        self._known.update(zip(map(id, parts), texts, strict=True))
+        whole = b"[" + b",".join([text for _, text in texts]) + b"]"
+        self._known[id(parts)] = parts, whole
+        return whole
 
 
 def snapshot_digest(snapshot: Snapshot) -> str:
