@@ -15,7 +15,16 @@ from allocator.engine.plan import Plan, after_plan
 from allocator.entitlement import Entitlement
 from allocator.topology import IntArray
 from allocator.verify.after import Placed, placement_arrays
-from allocator.verify.room import Mode, Opening, Refusal, Room, could_start, could_start_over_unallocated, one_of_each_kind
+from allocator.verify.room import (
+    Mode,
+    Opening,
+    Refusal,
+    Room,
+    could_start,
+    could_start_over_unallocated,
+    one_of_each_kind,
+    that_fit,
+)
 
 Could = Callable[[Room, int], Opening | Refusal]
 """How a workload could start, or what forbids it."""
@@ -89,7 +98,7 @@ def _charge(ent: Entitlement, plan: Plan) -> Plan:
 def _start_what_fits(ent: Entitlement, plan: Plan) -> Plan:
     starts, stops = dict(plan.starts), set(plan.stops)
     room = Room(after_plan(ent, plan))
-    for found in _one_after_another(room, _by_claim(ent, room), could_start):
+    for found in _one_after_another(room, that_fit(room, _by_claim(ent, room)), could_start):
         _enter(room, starts, found)
     rows = _by_claim(ent, room)
     for found in _one_after_another(room, rows[ent.works.entitled[rows]], could_start_over_unallocated):

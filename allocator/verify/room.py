@@ -23,6 +23,7 @@ __all__ = [
     "free_after",
     "one_of_each_kind",
     "openings",
+    "that_fit",
 ]
 
 
@@ -93,6 +94,17 @@ def one_of_each_kind(room: Room, rows: IntArray) -> IntArray:
     could not start, none of them could."""
     _, first = np.unique(start_classes(room.ent)[rows], return_index=True)
     return np.sort(first)
+
+
+def that_fit(room: Room, rows: IntArray) -> IntArray:
+    """Those of the rows that have a placement on free GPUs at all, were they promised nothing: the others could not start."""
+    _, first, request = np.unique(room.ent.works.request[rows], return_index=True, return_inverse=True)
+    fits = np.fromiter((_has_place(room, row) for row in rows[first].tolist()), np.bool_, len(first))
+    return rows[fits[request]]
+
+
+def _has_place(room: Room, row: int) -> bool:
+    return any(room.places.holds(room.work(row), pool, None, room.masks) for pool in room.pools(row))
 
 
 def openings(room: Room, rows: IntArray, could: Callable[[Room, int], Opening | Refusal] = could_start) -> Iterator[Opening]:

@@ -8,13 +8,13 @@ import numpy as np
 
 from allocator.topology import IntArray
 from allocator.verify.case import Case
-from allocator.verify.room import Opening, could_start, could_start_over_unallocated, openings
+from allocator.verify.room import Opening, could_start, could_start_over_unallocated, openings, that_fit
 from allocator.verify.verdict import Violation
 
 
 def work_conservation(case: Case) -> Iterator[Violation]:
     """Ensures that no workload waits that could start on free GPUs with all the rest unchanged."""
-    for opening in openings(case.room, _waiting(case)):
+    for opening in openings(case.room, that_fit(case.room, _waiting(case))):
         detail = f"waits, but could start ({opening.mode.value}) on {_nodes(case, opening)}, which are free"
         yield Violation("work_conservation", case.id(opening.row), detail)
 

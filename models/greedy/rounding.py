@@ -145,7 +145,10 @@ def lanes_of(problem: EpochProblem) -> list[list[int]]:
     kinds: tuple[IntArray, ...] = (
         offers.queue, offers.shape, offers.promise_cost, offers.units, offers.required, offers.segment_level,
     )  # fmt: skip
-    lanes: dict[tuple[int, ...], list[int]] = {}
-    for j, kind in enumerate(zip(*(column.tolist() for column in kinds), strict=True)):
-        lanes.setdefault(kind, []).append(j)
-    return list(lanes.values())
+    lane = np.zeros(len(offers.work), dtype=np.int64)
+    for column in kinds:
+        _, kind = np.unique(column, return_inverse=True)
+        _, lane = np.unique(lane * (int(kind.max(initial=0)) + 1) + kind, return_inverse=True)
+    order = np.argsort(lane, kind="stable")
+    lanes: list[list[int]] = [own.tolist() for own in np.split(order, np.flatnonzero(np.diff(lane[order])) + 1) if len(own)]
+    return sorted(lanes)
