@@ -6,7 +6,8 @@ import numpy as np
 
 from allocator.entitlement.model import Entitlement
 from allocator.entitlement.tree import frozen
-from allocator.topology import IntArray, once
+from allocator.entitlement.waterfill import SAFE
+from allocator.topology import BoolArray, IntArray, once
 
 
 @once
@@ -20,14 +21,29 @@ def start_classes(ent: Entitlement) -> IntArray:
     size = len(works.leaf)
     own = np.full(size, -1, dtype=np.int64)
     own[list(ent.own_limit)] = list(ent.own_limit)
-    code = np.zeros(size, dtype=np.int64)
-    for column in (
-        works.request, works.leaf, works.promise, works.prepaid, works.express, works.entitled, own, _users(ent),
-        ent.columns.min_runtime == 0, ent.columns.runs_unfunded,
-    ):  # fmt: skip
-        values, value = np.unique(column, return_inverse=True)
-        _, code = np.unique(code * len(values) + value, return_inverse=True)
-    return frozen(code)
+    return frozen(
+        number_classes(
+            works.request, works.leaf, works.promise, works.prepaid, works.express, works.entitled, own, _users(ent),
+            ent.columns.min_runtime == 0, ent.columns.runs_unfunded,
+        )
+    )  # fmt: skip
+
+
+def number_classes(first: IntArray, *others: IntArray | BoolArray) -> IntArray:
+    """A number for each row, equal where all columns are equal, in their lexicographic order."""
+    code, most = first - first.min(initial=0), int(np.ptp(first)) if len(first) else 0
+    for column in others:
+        value = column.astype(np.int64)
+        value -= value.min(initial=0)
+        span = int(value.max(initial=0)) + 1
+        if (most + 1) * span >= SAFE:
+            code, most = _dense(code), len(code)
+        code, most = code * span + value, (most + 1) * span - 1
+    return _dense(code)
+
+
+def _dense(code: IntArray) -> IntArray:
+    return np.unique(code, return_inverse=True)[1].astype(np.int64)
 
 
 def _users(ent: Entitlement) -> IntArray:

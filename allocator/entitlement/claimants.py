@@ -50,19 +50,19 @@ def read_claimants(
     works, policy = snapshot.workloads, snapshot.policy
     # What counts as demand must not change with the promises of this very instant, so it asks for those before them.
     promise = promises(works, contract, places, tree, funds.available_before, policy)
-    health = HealthCheck(layout, snapshot.now).judge_all(works, contract.columns.request, promise)
-    impossible = _impossible(snapshot, places, health)
+    health, kind = HealthCheck(layout, snapshot.now).judge_all(works, contract.columns.request, promise)
+    impossible = _impossible(snapshot, places, health, kind)
     decidable = ~_mask(list(impossible), len(works)) & (places.leaf != NO_LEAF) & (places.home != NO_POOL)
     wants = contract.waiting_before | ~contract.charged_before
     queue = queue_order(contract, places.leaf, decidable & wants & (contract.min_runtime > 0))
-    fits_promise = np.array([verdict.fits_promise for verdict in health], dtype=bool)
+    fits_promise = np.array([verdict.fits_promise for verdict in health], dtype=bool)[kind]
     room = lane_room(contract, installed, policy)
     express = lane_candidates(contract, queue, places.home, fits_promise, room, snapshot, reserved)
     walk = _latched_first(contract.columns, snapshot.now, queue[(fits_promise & ~express)[queue]])
     funded = fund_in_order(tree, funds.available_before, walk, places, contract.gpus * promise)
     return Claimants(
         promise=promises(works, contract, places, tree, funds.available, policy),
-        placeable=decidable & np.array([verdict.fits for verdict in health], dtype=bool),
+        placeable=decidable & np.array([verdict.fits for verdict in health], dtype=bool)[kind],
         impossible=impossible,
         express=express,
         funded=express | _mask(funded, len(works)),
@@ -77,9 +77,11 @@ def _latched_first(columns: Columns, now: int, queue: IntArray) -> IntArray:
     return queue[np.argsort(later, kind="stable")]
 
 
-def _impossible(snapshot: Snapshot, places: Places, health: list[Health]) -> dict[int, tuple[str, str]]:
+def _impossible(snapshot: Snapshot, places: Places, health: list[Health], kind: IntArray) -> dict[int, tuple[str, str]]:
     """What can never start as it is, with reason and detail: work that is no leaf's, and what fits no healthy cluster."""
-    never = {row: verdict.impossible for row, verdict in enumerate(health) if verdict.impossible is not None}
+    hopeless = np.array([verdict.impossible is not None for verdict in health], dtype=bool)[kind]
+    found = ((row, health[kind[row]].impossible) for row in np.flatnonzero(hopeless).tolist())
+    never = {row: why for row, why in found if why is not None}
     for row in np.flatnonzero(places.orphan | (places.leaf == NO_LEAF)).tolist():
         allocation = snapshot.workloads[row].allocation
         detail = f"allocation {allocation!r} is unknown or has children; name a leaf of the budgets"

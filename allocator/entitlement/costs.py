@@ -170,7 +170,7 @@ def spread_costs(entitlement: Entitlement, row: int, pool: int) -> SpreadCosts:
     found = known.get(key)
     if found is None:
         work = entitlement.snapshot.workloads[row]
-        costs = frozen(_costs_per_domain(entitlement, work.gpus, work.topology.preferred))
+        costs = _costs_per_domain(entitlement, work.gpus, work.topology.preferred)
         found = known[key] = SpreadCosts(costs, fewest_domains(entitlement.layout, work, pool))
     return found
 
@@ -201,10 +201,10 @@ def _touched(layout: Layout, nodes: IntArray) -> IntArray:
 
 
 def _costs_per_domain(entitlement: Entitlement, gpus: int, preferred: str | None) -> IntArray:
-    snapshot = entitlement.snapshot
-    unit = step_cost(snapshot.policy.weights.spread, snapshot.policy) * gpus
-    slowdown = _slowdowns(snapshot.cluster.slowdown, entitlement.layout.levels, preferred)
-    return np.array([round_half_up(unit * rate) for rate in slowdown], dtype=np.int64)
+    layout, policy, slowdown = entitlement.layout, entitlement.snapshot.policy, entitlement.snapshot.cluster.slowdown
+    unit, rates = step_cost(policy.weights.spread, policy) * gpus, tuple(_slowdowns(slowdown, layout.levels, preferred))
+    key = ("spread", unit, rates)
+    return layout.remembered(key, lambda: np.array([round_half_up(unit * rate) for rate in rates], dtype=np.int64))
 
 
 def _slowdowns(slowdown: Mapping[str, Fraction], levels: Sequence[str], preferred: str | None) -> list[Fraction]:
