@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from allocator.engine.plan import Plan, after_plan
+from allocator.engine.plan import Plan, States
 from allocator.entitlement import Entitlement
 from allocator.topology import IntArray
 from allocator.verify.after import Placed, placement_arrays
@@ -33,21 +33,25 @@ ROUNDS = 4
 """A round may open room for the next; more than two have not been seen."""
 
 
-def last_pass(ent: Entitlement, plan: Plan) -> Plan:
-    """The plan with needless stops taken back, and everything promoted and started that the rules want."""
+def last_pass(ent: Entitlement, plan: Plan, states: States | None = None) -> Plan:
+    """The plan with needless stops taken back, and everything promoted and started that the rules want.
+
+    `states` are those of the call so far.
+    """
+    states = States(ent) if states is None else states
     for _ in range(ROUNDS):
-        mended = _start_what_fits(ent, _charge(ent, _take_back(ent, plan)))
+        mended = _start_what_fits(states, _charge(states, _take_back(states, plan)))
         if mended == plan:
             break
         plan = mended
     return plan
 
 
-def _take_back(ent: Entitlement, plan: Plan) -> Plan:
+def _take_back(states: States, plan: Plan) -> Plan:
     """Keep whoever would fit beside all that runs but its own restart (`minimal`), charged and dear work first."""
     if not plan.stops:
         return plan
-    after = after_plan(ent, plan)
+    ent, after = states.ent, states.after(plan)
     free, held, stops, starts = after.free.copy(), after.held.sum(axis=1), set(plan.stops), dict(plan.starts)
     for row in sorted(plan.stops, key=lambda row: (not ent.works.charged[row], -int(ent.works.lost_cost[row]), row)):
         own = after.before.row == row
@@ -66,18 +70,19 @@ def _take_back(ent: Entitlement, plan: Plan) -> Plan:
     return Plan(starts, frozenset(stops), plan.promotions)
 
 
-def _charge(ent: Entitlement, plan: Plan) -> Plan:
+def _charge(states: States, plan: Plan) -> Plan:
     """Charge what runs on or starts uncharged although it is funded (`funding`), in order of submission.
 
     Engines promote what they can; but a move that is taken back makes no new promise, and its funds are free again. A start on
     nodes that drain before the promise ends waits, and may start elsewhere.
     """
+    ent = states.ent
     works, starts, promotions = ent.works, dict(plan.starts), set(plan.promotions)
     rows = [row for row, start in starts.items() if not start.charged and works.promise[row] > 0]
     rows += [row for row in np.flatnonzero(works.promotable).tolist() if row not in plan.stops and row not in promotions]
     if not rows:
         return plan
-    room = Room(after_plan(ent, plan))
+    room = Room(states.after(plan))
     for row in sorted(rows, key=lambda row: (ent.snapshot.workloads[row].submit_time, row)):
         nodes = list(room.placement[row])
         if not room.funded(row, int(ent.layout.pool[nodes[0]])):
@@ -95,9 +100,9 @@ def _charge(ent: Entitlement, plan: Plan) -> Plan:
     return Plan(starts, plan.stops, frozenset(promotions))
 
 
-def _start_what_fits(ent: Entitlement, plan: Plan) -> Plan:
-    starts, stops = dict(plan.starts), set(plan.stops)
-    room = Room(after_plan(ent, plan))
+def _start_what_fits(states: States, plan: Plan) -> Plan:
+    ent, starts, stops = states.ent, dict(plan.starts), set(plan.stops)
+    room = Room(states.after(plan))
     for found in _one_after_another(room, that_fit(room, _by_claim(ent, room)), could_start):
         _enter(room, starts, found)
     rows = _by_claim(ent, room)
