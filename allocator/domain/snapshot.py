@@ -60,7 +60,7 @@ class Snapshot:
         """
         nodes = _sorted(self.cluster.nodes, attrgetter("name"))
         cluster = self.cluster if nodes is self.cluster.nodes else replace(self.cluster, nodes=nodes)
-        parts = {
+        parts: dict[str, Any] = {
             "cluster": cluster,
             "budgets": _sorted(self.budgets, attrgetter("id")),
             "workloads": _sorted(self.workloads, attrgetter("id")),
