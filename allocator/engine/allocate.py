@@ -65,9 +65,11 @@ def allocate(
     gap
         Share of the cluster's time at which to stop improving; what is proven to lie within it is `optimal`.
     previous
-        The decision of the epoch before. It never changes the answer, and saves no time yet: `session` does.
+        The decision of the epoch before. It changes nothing, neither the answer nor the time: all that it could tell is in the
+        snapshot, and what saves time is in `session`. It is accepted so that policies can be called alike.
     session
-        What earlier calls for the same cluster have found (see `Session`). It saves time and never changes the answer.
+        What earlier calls for the same cluster have found (see `Session`). It saves time and never changes the answer, as long
+        as nobody changes an object that stood in an earlier snapshot.
     explain
         False leaves out what people read, for simulations: `waiting` holds only the gangs whose `entitled_since` the next
         snapshot needs, `drains`, `allocations` and `warnings` are empty.

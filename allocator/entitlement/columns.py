@@ -110,11 +110,23 @@ def _columns(works: tuple[Workload, ...], numbering: Numberings, like: Columns |
         table[:, kept] = like.table[:, before[kept]]
     table[:, new] = read.T
     table.setflags(write=False)
-    request, allocation, pools, submit, priority, min_runtime, gpus, *rest = table
+    return _named(works, numbering, table)
+
+
+def _named(works: tuple[Workload, ...], numbering: Numberings, table: IntArray) -> Columns:
+    """The rows of the table under their names."""
+    (
+        request, allocation, pools, submit, priority, min_runtime, gpus, _, _, _, restart_time, preempted, entitled_since,
+        interval, start, charged_since, granted_at, protected_until, checkpoint, leaves, stopped_at, *flags,
+    ) = table  # fmt: skip
+    resumable, saves, renew, runs_unfunded, running, charged, express = (flag != 0 for flag in flags)
     return Columns(
-        works, numbering, table, _by_appearance(request), allocation, pools, submit, priority, min_runtime, gpus,
-        table[7:10], *rest[3:14], *(column != 0 for column in rest[14:]),
-        {work.id: row for row, work in enumerate(works)},
+        works=works, numbering=numbering, table=table, request=_by_appearance(request), allocation=allocation, pools=pools,
+        submit=submit, priority=priority, min_runtime=min_runtime, gpus=gpus, shape=table[SHAPE], restart_time=restart_time,
+        preempted=preempted, entitled_since=entitled_since, interval=interval, start=start, charged_since=charged_since,
+        granted_at=granted_at, protected_until=protected_until, checkpoint=checkpoint, leaves=leaves, stopped_at=stopped_at,
+        resumable=resumable, saves=saves, renew=renew, runs_unfunded=runs_unfunded, running=running, charged=charged,
+        express=express, index={work.id: row for row, work in enumerate(works)},
     )  # fmt: skip
 
 
@@ -137,8 +149,8 @@ def _by_appearance(numbers: IntArray) -> IntArray:
     return rank[group]
 
 
-NUM_COLUMNS = 28
-"""Numbers that are read of a workload."""
+NUM_COLUMNS, SHAPE = 28, slice(7, 10)
+"""Numbers that are read of a workload, and which of them are its shape."""
 
 _WAITS = (NONE,) * 6, (False,) * 3
 """Instants and flags of work that does not run."""

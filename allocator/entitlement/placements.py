@@ -43,7 +43,7 @@ class Placements:
 
 
 def read_placements(columns: Columns, layout: Layout, now: int) -> Placements:
-    """Where work lies now, and where it lay just before."""
+    """Where work lies now, and where it lay just before; the entries of a workload lie side by side, by row."""
     cells: list[tuple[int, int, int, bool]] = []
     index, stopped_now = layout.index, columns.stopped_at == now
     for row in np.flatnonzero(columns.running | stopped_now).tolist():
@@ -52,13 +52,14 @@ def read_placements(columns: Columns, layout: Layout, now: int) -> Placements:
             cells += [(row, index[name], tasks, True) for name, tasks in run.placement.items()]
         if stopped_now[row] and stop is not None and stop.placement is not None:
             cells += [(row, index[name], tasks, False) for name, tasks in stop.placement.items() if name in index]
-    row, node, tasks, now_there = np.array(cells, dtype=np.int64).reshape(-1, 4).T
+    rows, nodes, counts, now_there = np.array(cells, dtype=np.int64).reshape(-1, 4).T
     present = now_there != 0
     waited = starts_now_or_later(columns, now)
-    return Placements(row, node, tasks, tasks * columns.shape[GPUS, row], ~(present & waited[row]), present)
+    return Placements(rows, nodes, counts, counts * columns.shape[GPUS, rows], ~(present & waited[rows]), present)
 
 
 def starts_now_or_later(columns: Columns, now: int) -> BoolArray:
     """Runs that start at `now` by decision, or later: just before `now` they waited, shape (num_workloads,)."""
     stated = columns.start
-    return columns.running & (stated >= now) & ((stated > now) | (columns.granted_at == now) | ~columns.charged)
+    found: BoolArray = columns.running & (stated >= now) & ((stated > now) | (columns.granted_at == now) | ~columns.charged)
+    return found

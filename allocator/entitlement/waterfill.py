@@ -123,17 +123,19 @@ def fill(
     a child whose share of the surplus is smaller than that: largest remainders know that paradox.
     """
     num_pools = len(capacity_milli)
-    entitled, interior = np.zeros(demand.shape, dtype=np.int64), np.zeros(demand.shape, dtype=np.bool_)
+    interior = np.zeros(demand.shape, dtype=np.bool_)
     level: ObjectArray = np.full(demand.shape, None, dtype=object)
     given = np.zeros((len(tree), 2 * num_pools), dtype=np.int64)
     alarm = np.zeros(capacity_milli.shape, dtype=np.bool_)
     # With floors and without: side by side as if they were pools, for most of the time goes into calls.
-    weight, used, wanted, first = (np.tile(table, 2) for table in (tree.weight, usage, demand, first_submit))
-    least = np.hstack([floor, np.zeros_like(floor)])
+    used, wanted, first, least = (_twice(table) for table in (usage, demand, first_submit, floor))
+    least[:, num_pools:] = 0
+    weight: ObjectArray = np.tile(tree.weight, 2)
     if tree.sets:
+        capacity = np.tile(capacity_milli, 2)
         low, high = _floor_and_demand(tree, least, wanted)
-        given[ROOT] = np.maximum(low, np.minimum(np.tile(capacity_milli, 2), high))
-        alarm = ((low >= np.tile(capacity_milli, 2)) & (high > np.tile(capacity_milli, 2)) & (low > 0))[:num_pools]
+        given[ROOT] = np.maximum(low, np.minimum(capacity, high))
+        alarm = ((low >= capacity) & (high > capacity) & (low > 0))[:num_pools]
     for sets in tree.sets:
         rows = sets.rows
         siblings = _siblings(sets, weight[rows], used[rows], least[rows], wanted[rows], horizon)
@@ -142,6 +144,11 @@ def fill(
         level[rows], interior[rows] = siblings.spread(_levels(siblings, filled)), filled.interior
     entitled, owed = (frozen(half.copy()) for half in np.hsplit(given, 2))
     return FillResult(entitled=entitled, owed=owed, level=frozen(level), interior=frozen(interior), alarm=frozen(alarm))
+
+
+def _twice(table: IntArray) -> IntArray:
+    """The columns, and the same again."""
+    return np.tile(table, 2)
 
 
 def hand_out(

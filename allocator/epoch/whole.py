@@ -26,7 +26,7 @@ def _members(ent: Entitlement, level: int) -> IntArray:
 
     def count() -> IntArray:
         part = layout.domain[level] * len(layout.pools) + layout.pool
-        return np.bincount(part)[part]
+        return np.asarray(np.bincount(part)[part], dtype=np.int64)
 
     return layout.remembered(("members", level), count)
 
