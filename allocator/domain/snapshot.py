@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from operator import attrgetter, is_
+from typing import Any, TypeVar
 
 from allocator.domain.budgets import Allocation, UsageRecord
 from allocator.domain.cluster import Cluster
@@ -51,16 +54,31 @@ class Snapshot:
     rejected: tuple[Rejection, ...] = ()
 
     def canonical(self) -> Snapshot:
-        """The same snapshot with its lists in canonical order, so that no decision depends on the order they came in."""
-        return replace(
-            self,
-            cluster=replace(self.cluster, nodes=tuple(sorted(self.cluster.nodes, key=lambda node: node.name))),
-            budgets=tuple(sorted(self.budgets, key=lambda vertex: vertex.id)),
-            workloads=tuple(sorted(self.workloads, key=lambda work: work.id)),
-            usage=tuple(sorted(self.usage, key=_usage_key)),
-            reservations=tuple(sorted(self.reservations, key=lambda reservation: reservation.workload)),
-            rejected=tuple(sorted(self.rejected, key=lambda rejection: rejection.workload)),
-        )
+        """The same snapshot with its lists in canonical order, so that no decision depends on the order they came in.
+
+        The snapshot itself if it stands in that order.
+        """
+        nodes = _sorted(self.cluster.nodes, attrgetter("name"))
+        cluster = self.cluster if nodes is self.cluster.nodes else replace(self.cluster, nodes=nodes)
+        parts: dict[str, Any] = {
+            "cluster": cluster,
+            "budgets": _sorted(self.budgets, attrgetter("id")),
+            "workloads": _sorted(self.workloads, attrgetter("id")),
+            "usage": _sorted(self.usage, _usage_key),
+            "reservations": _sorted(self.reservations, attrgetter("workload")),
+            "rejected": _sorted(self.rejected, attrgetter("workload")),
+        }
+        in_order = all(getattr(self, name) is part for name, part in parts.items())
+        return self if in_order else replace(self, **parts)
+
+
+Part = TypeVar("Part")
+
+
+def _sorted(parts: tuple[Part, ...], key: Callable[[Part], Any]) -> tuple[Part, ...]:
+    """The parts in order: the very same tuple if they stand in order."""
+    ordered = sorted(parts, key=key)
+    return parts if all(map(is_, parts, ordered)) else tuple(ordered)
 
 
 def _usage_key(record: UsageRecord) -> tuple[str, str, str, int, int, int, bool]:

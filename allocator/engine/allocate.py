@@ -11,7 +11,7 @@ from allocator.domain import Decision, InfeasibleError, Snapshot, SolverReport
 from allocator.engine.clock import Clock
 from allocator.engine.homecoming import come_home
 from allocator.engine.last_pass import last_pass
-from allocator.engine.plan import Plan, after_plan, plan_of
+from allocator.engine.plan import Plan, States, plan_of
 from allocator.engine.portfolio import ENGINES, Answers, first_answer, improve
 from allocator.engine.report import decision_of
 from allocator.engine.session import Session
@@ -65,9 +65,11 @@ def allocate(
     gap
         Share of the cluster's time at which to stop improving; what is proven to lie within it is `optimal`.
     previous
-        The decision of the epoch before. It never changes the answer, and saves no time yet: `session` does.
+        The decision of the epoch before. It changes nothing, neither the answer nor the time: all that it could tell is in the
+        snapshot, and what saves time is in `session`. It is accepted so that policies can be called alike.
     session
-        What earlier calls for the same cluster have found (see `Session`). It saves time and never changes the answer.
+        What earlier calls for the same cluster have found (see `Session`). It saves time and never changes the answer, as long
+        as nobody changes an object that stood in an earlier snapshot.
     explain
         False leaves out what people read, for simulations: `waiting` holds only the gangs whose `entitled_since` the next
         snapshot needs, `drains`, `allocations` and `warnings` are empty.
@@ -123,7 +125,8 @@ class _Call:
     def __init__(self, ent: Entitlement, problem: EpochProblem, clock: Clock, digest: str, seed: int, gap: int) -> None:
         self._ent, self._problem, self._clock, self._digest = ent, problem, clock, digest
         self._seed, self._gap = seed, gap
-        self._keep_score = score_of(after_plan(ent, plan_of(problem, KEEP))).total
+        self._states = States(ent)
+        self._keep_score = self._score(plan_of(problem, KEEP)).total
         self._mended: dict[int, tuple[Plan, Score]] = {}
 
     def prepare(self, answers: Answers) -> float:
@@ -170,8 +173,8 @@ class _Call:
         key = id(rung.solution)
         if key not in self._mended:
             with self._clock.step("last_pass"):
-                plan = last_pass(self._ent, plan_of(self._problem, rung.solution))
-                self._mended[key] = self._at_home(plan, score_of(after_plan(self._ent, plan)))
+                plan = last_pass(self._ent, plan_of(self._problem, rung.solution), self._states)
+                self._mended[key] = self._at_home(plan, self._score(plan))
         return self._mended[key]
 
     def _at_home(self, plan: Plan, score: Score) -> tuple[Plan, Score]:
@@ -179,9 +182,13 @@ class _Call:
         home = come_home(self._ent, self._problem, plan)
         if home == plan:
             return plan, score
-        home = last_pass(self._ent, home)
-        value = score_of(after_plan(self._ent, home))
+        home = last_pass(self._ent, home, self._states)
+        value = self._score(home)
         return (home, value) if value.total <= score.total else (plan, score)
+
+    def _score(self, plan: Plan) -> Score:
+        """What a plan is worth."""
+        return score_of(self._states.after(plan))
 
     def _decide(self, answers: Answers, rung: Rung, plan: Plan, score: Score, notes: list[str]) -> Decision:
         bound, refuted = _bound_of(answers, score.total - self._keep_score)

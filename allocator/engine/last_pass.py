@@ -6,33 +6,52 @@ starting. Each step only ever does what the rule asks; the verifier has the last
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
 
-from allocator.engine.plan import Plan, after_plan
+from allocator.engine.plan import Plan, States
 from allocator.entitlement import Entitlement
+from allocator.topology import IntArray
 from allocator.verify.after import Placed, placement_arrays
-from allocator.verify.room import Mode, Opening, Room, could_start, could_start_over_unallocated
+from allocator.verify.room import (
+    Mode,
+    Opening,
+    Refusal,
+    Room,
+    could_start,
+    could_start_over_unallocated,
+    one_of_each_kind,
+    that_fit,
+)
+
+Could = Callable[[Room, int], Opening | Refusal]
+"""How a workload could start, or what forbids it."""
 
 ROUNDS = 4
 """A round may open room for the next; more than two have not been seen."""
 
 
-def last_pass(ent: Entitlement, plan: Plan) -> Plan:
-    """The plan with needless stops taken back, and everything promoted and started that the rules want."""
+def last_pass(ent: Entitlement, plan: Plan, states: States | None = None) -> Plan:
+    """The plan with needless stops taken back, and everything promoted and started that the rules want.
+
+    `states` are those of the call so far.
+    """
+    states = States(ent) if states is None else states
     for _ in range(ROUNDS):
-        mended = _start_what_fits(ent, _charge(ent, _take_back(ent, plan)))
+        mended = _start_what_fits(states, _charge(states, _take_back(states, plan)))
         if mended == plan:
             break
         plan = mended
     return plan
 
 
-def _take_back(ent: Entitlement, plan: Plan) -> Plan:
+def _take_back(states: States, plan: Plan) -> Plan:
     """Keep whoever would fit beside all that runs but its own restart (`minimal`), charged and dear work first."""
-    after = after_plan(ent, plan)
+    if not plan.stops:
+        return plan
+    ent, after = states.ent, states.after(plan)
     free, held, stops, starts = after.free.copy(), after.held.sum(axis=1), set(plan.stops), dict(plan.starts)
     for row in sorted(plan.stops, key=lambda row: (not ent.works.charged[row], -int(ent.works.lost_cost[row]), row)):
         own = after.before.row == row
@@ -51,16 +70,19 @@ def _take_back(ent: Entitlement, plan: Plan) -> Plan:
     return Plan(starts, frozenset(stops), plan.promotions)
 
 
-def _charge(ent: Entitlement, plan: Plan) -> Plan:
+def _charge(states: States, plan: Plan) -> Plan:
     """Charge what runs on or starts uncharged although it is funded (`funding`), in order of submission.
 
     Engines promote what they can; but a move that is taken back makes no new promise, and its funds are free again. A start on
     nodes that drain before the promise ends waits, and may start elsewhere.
     """
-    works, room = ent.works, Room(after_plan(ent, plan))
-    starts, promotions = dict(plan.starts), set(plan.promotions)
+    ent = states.ent
+    works, starts, promotions = ent.works, dict(plan.starts), set(plan.promotions)
     rows = [row for row, start in starts.items() if not start.charged and works.promise[row] > 0]
     rows += [row for row in np.flatnonzero(works.promotable).tolist() if row not in plan.stops and row not in promotions]
+    if not rows:
+        return plan
+    room = Room(states.after(plan))
     for row in sorted(rows, key=lambda row: (ent.snapshot.workloads[row].submit_time, row)):
         nodes = list(room.placement[row])
         if not room.funded(row, int(ent.layout.pool[nodes[0]])):
@@ -78,30 +100,43 @@ def _charge(ent: Entitlement, plan: Plan) -> Plan:
     return Plan(starts, plan.stops, frozenset(promotions))
 
 
-def _start_what_fits(ent: Entitlement, plan: Plan) -> Plan:
-    starts, stops = dict(plan.starts), set(plan.stops)
-    room = Room(after_plan(ent, plan))
-    for row in _by_claim(ent, room):
-        found = could_start(room, row)
-        if isinstance(found, Opening):
-            _enter(room, starts, found)
-    for row in _by_claim(ent, room):
-        if not ent.works.entitled[row] or row in room.placement:
-            continue
-        found = could_start_over_unallocated(room, row)
-        if isinstance(found, Opening) and not found.exempt:
-            _clear(room, starts, stops, found.stops)
-            _enter(room, starts, found)
+def _start_what_fits(states: States, plan: Plan) -> Plan:
+    ent, starts, stops = states.ent, dict(plan.starts), set(plan.stops)
+    room = Room(states.after(plan))
+    for found in _one_after_another(room, that_fit(room, _by_claim(ent, room)), could_start):
+        _enter(room, starts, found)
+    rows = _by_claim(ent, room)
+    for found in _one_after_another(room, rows[ent.works.entitled[rows]], could_start_over_unallocated):
+        _clear(room, starts, stops, found.stops)
+        _enter(room, starts, found)
     return Plan(dict(sorted(starts.items())), frozenset(stops), plan.promotions)
 
 
-def _by_claim(ent: Entitlement, room: Room) -> Iterable[int]:
+def _one_after_another(room: Room, rows: IntArray, could: Could) -> Iterator[Opening]:
+    """What opens for one row after another, while the caller carries out what it is given."""
+    start = 0
+    while (step := _first_opening(room, rows[start:], could)) is not None:
+        start += step[0] + 1
+        yield step[1]
+
+
+def _first_opening(room: Room, rows: IntArray, could: Could) -> tuple[int, Opening] | None:
+    """The first of the rows that need not wait: its position and how it starts."""
+    for at in one_of_each_kind(room, rows).tolist():
+        found = could(room, int(rows[at]))
+        if isinstance(found, Opening) and not found.exempt:
+            return at, found
+    return None
+
+
+def _by_claim(ent: Entitlement, room: Room) -> IntArray:
     """Waiting candidates: express, then entitled, then by what waiting costs per GPU, then in order."""
     works = ent.works
     rows = np.flatnonzero(works.candidate)
+    rows = rows[np.fromiter((row not in room.placement for row in rows.tolist()), np.bool_, len(rows))]
     rate = works.order_cost[rows] / np.maximum(works.gpus[rows], 1)
     order = np.lexsort((rows, -rate, ~works.entitled[rows], ~works.express[rows]))
-    return [int(row) for row in rows[order] if int(row) not in room.placement]
+    return np.asarray(rows[order])
 
 
 def _enter(room: Room, starts: dict[int, Placed], found: Opening) -> None:

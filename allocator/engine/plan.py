@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -11,6 +12,9 @@ from allocator.entitlement import Entitlement
 from allocator.entitlement.model import Forced
 from allocator.epoch import EpochProblem, EpochSolution
 from allocator.verify.after import AfterState, Placed, build_after
+
+LAST_PLANS = 3
+"""Plans of an epoch of which the state is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,3 +54,19 @@ def due_starts(ent: Entitlement) -> dict[int, Placed]:
 def after_plan(ent: Entitlement, plan: Plan) -> AfterState:
     """The state once the plan is carried out."""
     return build_after(ent, plan.stops | forced_rows(ent), {**plan.starts, **due_starts(ent)}, plan.promotions)
+
+
+class States:
+    """The states after the plans of one call. The last few are kept, for most are asked for again."""
+
+    def __init__(self, ent: Entitlement) -> None:
+        self.ent = ent
+        self._known: deque[tuple[Plan, AfterState]] = deque(maxlen=LAST_PLANS)
+
+    def after(self, plan: Plan) -> AfterState:
+        """The state once a plan is carried out."""
+        found = next((state for known, state in self._known if known == plan), None)
+        if found is None:
+            found = after_plan(self.ent, plan)
+            self._known.append((plan, found))
+        return found

@@ -14,6 +14,10 @@ class Session:
     It saves time and never changes a decision: everything in it is looked at only after a check that what it was made from is
     still the same. It holds what the last epoch found, so that its size is bounded; a copy that was pickled remembers nothing.
 
+    Taken over are the layout of the nodes with what was asked of it, the budget tree, the columns of workloads (as long as a
+    workload is the same object or an equal one) and the texts that the digest is made from (as long as the object is the same).
+    Snapshots and what stands in them are immutable: to change something, put a new object in its place.
+
     Attributes
     ----------
     before

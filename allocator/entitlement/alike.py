@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from allocator.domain import Unfunded
 from allocator.entitlement.model import Entitlement
 from allocator.entitlement.tree import frozen
-from allocator.topology import IntArray, once
+from allocator.entitlement.waterfill import SAFE
+from allocator.topology import BoolArray, IntArray, once
 
 
 @once
@@ -17,19 +17,33 @@ def start_classes(ent: Entitlement) -> IntArray:
     Equal for workloads that ask the same of the nodes, of the same leaf, with the same promise and claim. They differ in
     submit time, costs and what they have been through: in their rank, that is.
     """
-    works, snapshot = ent.works, ent.snapshot
+    works = ent.works
     size = len(works.leaf)
     own = np.full(size, -1, dtype=np.int64)
     own[list(ent.own_limit)] = list(ent.own_limit)
-    code = np.zeros(size, dtype=np.int64)
-    for column in (
-        works.request, works.leaf, works.promise, works.prepaid, works.express, works.entitled, own, _users(ent),
-        np.fromiter((work.min_runtime == 0 for work in snapshot.workloads), np.bool_, size),
-        np.fromiter((work.unfunded is Unfunded.RUN for work in snapshot.workloads), np.bool_, size),
-    ):  # fmt: skip
-        values, value = np.unique(column, return_inverse=True)
-        _, code = np.unique(code * len(values) + value, return_inverse=True)
-    return frozen(code)
+    return frozen(
+        number_classes(
+            works.request, works.leaf, works.promise, works.prepaid, works.express, works.entitled, own, _users(ent),
+            ent.columns.min_runtime == 0, ent.columns.runs_unfunded,
+        )
+    )  # fmt: skip
+
+
+def number_classes(first: IntArray, *others: IntArray | BoolArray) -> IntArray:
+    """A number for each row, equal where all columns are equal, in their lexicographic order."""
+    code, most = first - first.min(initial=0), int(np.ptp(first)) if len(first) else 0
+    for column in others:
+        value = column.astype(np.int64)
+        value -= value.min(initial=0)
+        span = int(value.max(initial=0)) + 1
+        if (most + 1) * span >= SAFE:
+            code, most = _dense(code), len(code)
+        code, most = code * span + value, (most + 1) * span - 1
+    return _dense(code)
+
+
+def _dense(code: IntArray) -> IntArray:
+    return np.unique(code, return_inverse=True)[1].astype(np.int64)
 
 
 def _users(ent: Entitlement) -> IntArray:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from allocator.domain import Reason, Snapshot
+from allocator.entitlement.columns import NONE, Columns
 from allocator.entitlement.contract import Contract
 from allocator.entitlement.demand import queue_order
 from allocator.entitlement.express import lane_candidates, lane_room
 from allocator.entitlement.funding import Funds, fund_in_order, promises
 from allocator.entitlement.healthy import Health, HealthCheck
 from allocator.entitlement.places import NO_LEAF, NO_POOL, Places
-from allocator.entitlement.requests import number_requests
 from allocator.entitlement.tree import BudgetTree
 from allocator.topology import BoolArray, IntArray, Layout
 
@@ -31,7 +31,6 @@ class Claimants:
         GPUs that the express lane of each pool had left just before `now`, shape (num_pools,).
     """
 
-    request: IntArray
     promise: IntArray
     placeable: BoolArray
     impossible: Mapping[int, tuple[str, str]]
@@ -51,21 +50,19 @@ def read_claimants(
     works, policy = snapshot.workloads, snapshot.policy
     # What counts as demand must not change with the promises of this very instant, so it asks for those before them.
     promise = promises(works, contract, places, tree, funds.available_before, policy)
-    request = number_requests(works)
-    health = HealthCheck(layout, snapshot.now).judge_all(works, request, promise)
-    impossible = _impossible(snapshot, places, health)
+    health, kind = HealthCheck(layout, snapshot.now).judge_all(works, contract.columns.request, promise)
+    impossible = _impossible(snapshot, places, health, kind)
     decidable = ~_mask(list(impossible), len(works)) & (places.leaf != NO_LEAF) & (places.home != NO_POOL)
     wants = contract.waiting_before | ~contract.charged_before
     queue = queue_order(contract, places.leaf, decidable & wants & (contract.min_runtime > 0))
-    fits_promise = np.array([verdict.fits_promise for verdict in health], dtype=bool)
+    fits_promise = np.array([verdict.fits_promise for verdict in health], dtype=bool)[kind]
     room = lane_room(contract, installed, policy)
     express = lane_candidates(contract, queue, places.home, fits_promise, room, snapshot, reserved)
-    walk = _latched_first(snapshot, queue[(fits_promise & ~express)[queue]])
+    walk = _latched_first(contract.columns, snapshot.now, queue[(fits_promise & ~express)[queue]])
     funded = fund_in_order(tree, funds.available_before, walk, places, contract.gpus * promise)
     return Claimants(
-        request=request,
         promise=promises(works, contract, places, tree, funds.available, policy),
-        placeable=decidable & np.array([verdict.fits for verdict in health], dtype=bool),
+        placeable=decidable & np.array([verdict.fits for verdict in health], dtype=bool)[kind],
         impossible=impossible,
         express=express,
         funded=express | _mask(funded, len(works)),
@@ -73,16 +70,18 @@ def read_claimants(
     )
 
 
-def _latched_first(snapshot: Snapshot, queue: IntArray) -> IntArray:
+def _latched_first(columns: Columns, now: int, queue: IntArray) -> IntArray:
     """The queue with the gangs in front that latched before now: a reservation holds their funds."""
-    marks = (snapshot.workloads[row].entitled_since for row in queue.tolist())
-    later = np.array([mark is None or mark >= snapshot.now for mark in marks], dtype=bool)
+    mark = columns.entitled_since[queue]
+    later = (mark == NONE) | (mark >= now)
     return queue[np.argsort(later, kind="stable")]
 
 
-def _impossible(snapshot: Snapshot, places: Places, health: list[Health]) -> dict[int, tuple[str, str]]:
+def _impossible(snapshot: Snapshot, places: Places, health: list[Health], kind: IntArray) -> dict[int, tuple[str, str]]:
     """What can never start as it is, with reason and detail: work that is no leaf's, and what fits no healthy cluster."""
-    never = {row: verdict.impossible for row, verdict in enumerate(health) if verdict.impossible is not None}
+    hopeless = np.array([verdict.impossible is not None for verdict in health], dtype=bool)[kind]
+    found = ((row, health[kind[row]].impossible) for row in np.flatnonzero(hopeless).tolist())
+    never = {row: why for row, why in found if why is not None}
     for row in np.flatnonzero(places.orphan | (places.leaf == NO_LEAF)).tolist():
         allocation = snapshot.workloads[row].allocation
         detail = f"allocation {allocation!r} is unknown or has children; name a leaf of the budgets"

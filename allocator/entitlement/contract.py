@@ -13,7 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from allocator.domain import Policy, Run, Snapshot, Workload
-from allocator.entitlement.model import Forced
+from allocator.entitlement.columns import NONE, Columns, read_columns
+from allocator.entitlement.forced import Forced
+from allocator.entitlement.placements import Placements, read_placements, starts_now_or_later
 from allocator.topology import BoolArray, IntArray, Layout, shape_of
 
 LAST_TRY_STOPS = 3
@@ -24,32 +26,13 @@ LAST_TRY_RUNTIME = 86_400
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Placements:
-    """Where runs lie, one entry for each node of each run, and of each run that was stopped at `now` if that is known.
-
-    Attributes
-    ----------
-    row, node, gpus
-        The workload, the node, and its GPUs there. Shape (num_entries,).
-    before
-        True if it lay there just before `now`.
-    present
-        True if it lies there now.
-    """
-
-    row: IntArray
-    node: IntArray
-    gpus: IntArray
-    before: BoolArray
-    present: BoolArray
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Contract:
     """One row per workload; arrays of shape (num_workloads,). Names as in `WorkTable` mean the same.
 
     Attributes
     ----------
+    columns
+        What the workloads say of themselves.
     submit, priority, min_runtime, gpus
         As stated.
     last_try
@@ -96,34 +79,34 @@ class Contract:
     charged_before: BoolArray
     protected_before: BoolArray
     express_before: BoolArray
+    columns: Columns
     placements: Placements
     now: int
 
 
-def read_contract(snapshot: Snapshot, layout: Layout) -> Contract:
-    """Promises, forced stops and the view just before `now` of every workload."""
+def read_contract(snapshot: Snapshot, layout: Layout, columns: Columns | None = None) -> Contract:
+    """Promises, forced stops and the view just before `now` of every workload; `columns` are those of its workloads."""
     works, now = snapshot.workloads, snapshot.now
-    runs = _read_runs(works, layout, snapshot.policy, now)
-    placements = read_placements(works, layout, now)
-    protected = runs.charged & (now < runs.until)
-    ordered = runs.running & ~runs.terminating & (runs.start > now)
+    columns = read_columns(works) if columns is None else columns
+    placements = read_placements(columns, layout, now)
+    runs = _read_runs(columns, placements, layout, snapshot.policy, now)
+    protected = columns.charged & (now < runs.until)
+    ordered = columns.running & ~runs.terminating & (runs.start > now)
     forced = np.where(runs.terminating, Forced.NONE, _forced_stops(placements, layout, protected))
     forced[_lost_orders(works, layout, runs.terminating, ordered & (forced == Forced.NONE))] = Forced.ORDER_LOST
-    stops = _read_stops(works, layout, now)
-    gpus = _ints([work.gpus for work in works])
-    ran_before = runs.running & ~runs.fresh
+    stops = _read_stops(columns, layout, now)
+    ran_before = columns.running & ~runs.fresh
     held_before = ran_before | stops.stopped
-    preempted = _ints([work.preempted for work in works]) - stops.stopped
-    min_runtime = _ints([work.min_runtime for work in works])
+    preempted = columns.preempted - stops.stopped
     return Contract(
-        submit=_ints([work.submit_time for work in works]),
-        priority=_ints([work.priority for work in works]),
-        min_runtime=min_runtime,
-        gpus=gpus,
-        last_try=(min_runtime > 0) & (preempted >= LAST_TRY_STOPS) & ~_bools([work.resumable for work in works]),
-        running=runs.running,
+        submit=columns.submit,
+        priority=columns.priority,
+        min_runtime=columns.min_runtime,
+        gpus=columns.gpus,
+        last_try=(columns.min_runtime > 0) & (preempted >= LAST_TRY_STOPS) & ~columns.resumable,
+        running=columns.running,
         run_pool=runs.pool,
-        charged=runs.charged,
+        charged=columns.charged,
         start=runs.start,
         protected=protected,
         protected_until=runs.until,
@@ -135,11 +118,12 @@ def read_contract(snapshot: Snapshot, layout: Layout) -> Contract:
         stopped_now=stops.stopped,
         held_before=held_before,
         held_pool=np.where(ran_before, runs.pool, stops.pool),
-        held_gpus=np.where(ran_before, gpus, stops.gpus),
+        held_gpus=np.where(ran_before, columns.gpus, stops.gpus),
         waiting_before=~held_before,
-        charged_before=np.where(ran_before, runs.charged & ~runs.promoted, stops.charged),
+        charged_before=np.where(ran_before, columns.charged & ~runs.promoted, stops.charged),
         protected_before=ran_before & protected & ~runs.new_promise & (forced == Forced.NONE),
-        express_before=np.where(ran_before, runs.express & (forced == Forced.NONE), stops.express),
+        express_before=np.where(ran_before, columns.express & (forced == Forced.NONE), stops.express),
+        columns=columns,
         placements=placements,
         now=now,
     )
@@ -163,68 +147,48 @@ def lost_gpu_seconds(work: Workload, run: Run, now: int) -> int:
     return work.gpus * (now - saved)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Runs:
     """The runs of the snapshot, by row."""
 
-    running: BoolArray
     pool: IntArray
-    charged: BoolArray
     start: IntArray
     until: IntArray
     terminating: BoolArray
     fresh: BoolArray
     promoted: BoolArray
     new_promise: BoolArray
-    express: BoolArray
 
 
-def _read_runs(works: Sequence[Workload], layout: Layout, policy: Policy, now: int) -> _Runs:
-    num = len(works)
-    flags = [np.zeros(num, dtype=bool) for _ in range(7)]
-    numbers = [np.full(num, -1, dtype=np.int64), *(np.zeros(num, dtype=np.int64) for _ in range(2))]
-    runs = _Runs(flags[0], numbers[0], flags[1], numbers[1], numbers[2], *flags[2:])
-    for row, work in enumerate(works):
-        run = work.run
-        if run is None:
-            continue
-        runs.running[row] = True
-        runs.pool[row] = layout.pool[layout.index[next(iter(run.placement))]]
-        runs.charged[row] = run.charged
-        runs.start[row] = now if run.start_time is None else run.start_time
-        runs.until[row] = _promise_end(work, run, policy, now)
-        runs.terminating[row] = run.terminating_until is not None
-        runs.fresh[row] = _is_fresh(run, now)
-        runs.promoted[row] = _is_promoted(run, now)
-        runs.new_promise[row] = run.charged and (runs.fresh[row] or runs.promoted[row] or run.granted_at == now)
-        runs.express[row] = run.express
-    return runs
+def _read_runs(columns: Columns, placements: Placements, layout: Layout, policy: Policy, now: int) -> _Runs:
+    running, charged, stated = columns.running, columns.charged, columns.start
+    known, fresh = stated != NONE, starts_now_or_later(columns, now)
+    # One that is charged from `now` on ran uncharged before.
+    promoted = charged & (columns.charged_since == now) & (stated < now)
+    pool = np.full(len(running), -1, dtype=np.int64)
+    present = placements.present
+    row, node = placements.row[present][::-1], placements.node[present][::-1]
+    pool[row] = layout.pool[node]  # of several entries the last is kept, here the first of the run
+    return _Runs(
+        pool=pool,
+        start=np.where(running, np.where(known, stated, now), 0),
+        until=_promise_ends(columns, policy, now),
+        terminating=columns.leaves != NONE,
+        fresh=fresh,
+        promoted=promoted,
+        new_promise=charged & (fresh | promoted | (columns.granted_at == now)),
+    )
 
 
-def _promise_end(work: Workload, run: Run, policy: Policy, now: int) -> int:
-    """Until when the run is protected, 0 where it never was. A recorded promise counts, whatever the policy says by now."""
-    if not run.charged:
-        return 0
-    promise = min(work.min_runtime, policy.protection_cap)
-    until = run.protected_until
-    if until is None:
-        known = (moment for moment in (run.granted_at, run.charged_since, run.start_time) if moment is not None)
-        until = next(known, now) + promise
-    if run.start_time is not None and until <= now < run.start_time:
-        return run.start_time + promise
-    return until
-
-
-def _is_fresh(run: Run, now: int) -> bool:
-    """Whether the run starts at `now` by decision, or later: just before `now` it waited."""
-    if run.start_time is None or run.start_time < now:
-        return False
-    return run.start_time > now or run.granted_at == now or not run.charged
-
-
-def _is_promoted(run: Run, now: int) -> bool:
-    """Whether the run is charged from `now` on, and ran uncharged before."""
-    return run.charged and run.charged_since == now and (run.start_time is None or run.start_time < now)
+def _promise_ends(columns: Columns, policy: Policy, now: int) -> IntArray:
+    """Until when each run is protected, 0 where it never was. A recorded promise counts, whatever the policy says by now."""
+    promise, start = ordinary_promise(columns.min_runtime, policy), columns.start
+    made = np.full_like(start, now)
+    for moment in (start, columns.charged_since, columns.granted_at):  # the last that is known
+        made = np.where(moment == NONE, made, moment)
+    until = np.where(columns.protected_until == NONE, made + promise, columns.protected_until)
+    stale = (until <= now) & (now < start)
+    return np.where(columns.charged, np.where(stale, start + promise, until), 0)
 
 
 @dataclass(slots=True, eq=False)
@@ -238,13 +202,13 @@ class _Stops:
     gpus: IntArray
 
 
-def _read_stops(works: Sequence[Workload], layout: Layout, now: int) -> _Stops:
-    num = len(works)
+def _read_stops(columns: Columns, layout: Layout, now: int) -> _Stops:
+    num = len(columns.works)
     no, pool, gpus = np.zeros(num, dtype=bool), np.full(num, -1, dtype=np.int64), np.zeros(num, dtype=np.int64)
     stops = _Stops(no, no.copy(), no.copy(), pool, gpus)
-    for row, work in enumerate(works):
-        stop = work.stopped
-        if stop is None or stop.at != now or not stop.begun or stop.pool not in layout.pools:
+    for row in np.flatnonzero(columns.stopped_at == now).tolist():
+        stop = columns.works[row].stopped
+        if stop is None or stop.pool not in layout.pools:
             continue
         stops.stopped[row] = True
         stops.charged[row] = stop.charged
@@ -252,22 +216,6 @@ def _read_stops(works: Sequence[Workload], layout: Layout, now: int) -> _Stops:
         stops.pool[row] = layout.pools.index(stop.pool)
         stops.gpus[row] = stop.gpus
     return stops
-
-
-def read_placements(works: Sequence[Workload], layout: Layout, now: int) -> Placements:
-    """Where work lies now, and where it lay just before."""
-    entries: list[tuple[int, int, int, bool, bool]] = []
-    index = layout.index
-    for row, work in enumerate(works):
-        run, stop = work.run, work.stopped
-        if run is not None:
-            before = not _is_fresh(run, now)
-            entries += [(row, index[name], n * work.gpus_per_task, before, True) for name, n in run.placement.items()]
-        if stop is not None and stop.at == now and stop.begun and stop.placement is not None:
-            known = [(index[name], n) for name, n in stop.placement.items() if name in index]
-            entries += [(row, node, n * work.gpus_per_task, True, False) for node, n in known]
-    table = np.array(entries, dtype=np.int64).reshape(len(entries), 5)
-    return Placements(table[:, 0], table[:, 1], table[:, 2], table[:, 3] > 0, table[:, 4] > 0)
 
 
 def _forced_stops(placements: Placements, layout: Layout, protected: BoolArray) -> IntArray:
@@ -295,11 +243,3 @@ def _lost_orders(works: Sequence[Workload], layout: Layout, terminating: BoolArr
     short = layout.overdue & (used + late > layout.capacity).any(axis=0)
     runs = ((row, works[row].run) for row in np.flatnonzero(ordered).tolist())
     return [row for row, run in runs if run is not None and any(short[layout.index[name]] for name in run.placement)]
-
-
-def _ints(values: list[int]) -> IntArray:
-    return np.array(values, dtype=np.int64)
-
-
-def _bools(values: list[bool]) -> BoolArray:
-    return np.array(values, dtype=bool)

@@ -9,13 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from allocator.domain import Policy, Workload
-from allocator.entitlement.contract import Contract, lost_gpu_seconds, read_placements
+from allocator.domain import Policy
+from allocator.entitlement.columns import NONE
+from allocator.entitlement.contract import Contract
 from allocator.entitlement.entitled import level_ranks
 from allocator.entitlement.model import Entitlement
 from allocator.entitlement.places import Places
 from allocator.entitlement.tree import BudgetTree, frozen
-from allocator.topology import BoolArray, IntArray, fewest_domains, once
+from allocator.topology import BoolArray, IntArray, Layout, fewest_domains, once
 
 UNIT = 1000
 """Units of the objective in a GPU-second."""
@@ -85,27 +86,39 @@ def fragmentation_cost(policy: Policy) -> int:
     return round_half_up(step_cost(policy.weights.fragmentation, policy))
 
 
-def lost_costs(works: Sequence[Workload], contract: Contract, policy: Policy, now: int) -> tuple[IntArray, IntArray]:
+def lost_costs(contract: Contract, policy: Policy, now: int) -> tuple[IntArray, IntArray]:
     """GPU-seconds that a stop of each run throws away, and its cost; 0 for waiting work. Shape (num_workloads,) each."""
-    lost = np.zeros(len(works), dtype=np.int64)
-    cost = np.zeros(len(works), dtype=np.int64)
-    for row in np.flatnonzero(contract.running).tolist():
-        work = works[row]
-        assert work.run is not None  # the row runs
-        lost[row] = lost_gpu_seconds(work, work.run, now)
-        cost[row] = stop_cost(work, int(lost[row]), work.run.charged, bool(contract.last_try[row]), policy)
+    columns = contract.columns
+    lost, cost = np.zeros_like(columns.gpus), np.zeros_like(columns.gpus)
+    rows = np.flatnonzero(columns.running)
+    lost[rows] = _lost(contract, now)[rows]
+    cost[rows] = _stop_costs(contract, lost, policy)[rows]
     return lost, cost
 
 
-def stop_cost(work: Workload, lost: int, charged: bool, last_try: bool, policy: Policy) -> int:
-    """Cost of a stop that throws away `lost` GPU-seconds."""
-    gpus = work.gpus
-    amount = max((lost + work.restart_time * gpus) * (1 + work.preempted), LEAST_LOST * gpus)
-    if not last_try:
-        amount = min(amount, MOST_LOST_STEPS * policy.planning_step * gpus)
-    weight, (part, parts) = policy.weights.lost_work, (1, 1) if charged else UNCHARGED_PART
+def _lost(contract: Contract, now: int) -> IntArray:
+    """As `lost_gpu_seconds`, for all at once."""
+    columns, start = contract.columns, np.minimum(contract.start, now)
+    since = (now - start) % np.maximum(columns.interval, 1)
+    since = np.where(columns.interval > 0, since, now - start)
+    known = columns.resumable & (columns.checkpoint != NONE)
+    since = np.where(known, np.maximum(now - np.maximum(start, columns.checkpoint), 0), since)
+    return np.where(columns.saves, 0, columns.gpus * since)
+
+
+def _stop_costs(contract: Contract, lost: IntArray, policy: Policy) -> IntArray:
+    """Cost of a stop that throws away `lost` GPU-seconds, for runs."""
+    columns = contract.columns
+    gpus, weight, (part, parts) = columns.gpus, policy.weights.lost_work, UNCHARGED_PART
+    times = 1 + columns.preempted
+    again = lost + columns.restart_time * gpus
+    largest = int(again.max(initial=0)) * int(times.max(initial=0)) + LEAST_LOST * int(gpus.max(initial=0))
+    kind: type = np.int64 if 4 * largest * UNIT * weight.numerator * parts < _SAFE else object
+    amount = np.maximum(again.astype(kind) * times, LEAST_LOST * gpus)
+    most = np.minimum(amount, MOST_LOST_STEPS * policy.planning_step * gpus)
+    amount = np.where(contract.last_try, amount, most) * np.where(columns.charged, parts, part)
     unit = weight.denominator * parts
-    return (2 * weight.numerator * amount * part * UNIT + unit) // (2 * unit)
+    return np.asarray((2 * weight.numerator * UNIT * amount + unit) // (2 * unit), dtype=np.int64)
 
 
 def order_costs(
@@ -153,24 +166,45 @@ class SpreadCosts(NamedTuple):
 
 def spread_costs(entitlement: Entitlement, row: int, pool: int) -> SpreadCosts:
     """What the gang pays for each domain that it touches beyond the fewest possible in an empty pool."""
-    work, known = entitlement.snapshot.workloads[row], _domain_costs(entitlement)
-    key = (work.gpus, work.topology.preferred)
-    if key not in known:
-        known[key] = frozen(_costs_per_domain(entitlement, *key))
-    return SpreadCosts(known[key], fewest_domains(entitlement.layout, work, pool))
+    known, key = _known_spreads(entitlement), (int(entitlement.works.request[row]), pool)
+    found = known.get(key)
+    if found is None:
+        work = entitlement.snapshot.workloads[row]
+        costs = _costs_per_domain(entitlement, work.gpus, work.topology.preferred)
+        found = known[key] = SpreadCosts(costs, fewest_domains(entitlement.layout, work, pool))
+    return found
 
 
 @once
-def _domain_costs(entitlement: Entitlement) -> dict[tuple[int, str | None], IntArray]:
-    """The cost of a further domain by GPUs and preferred level, as far as somebody has asked."""
+def _known_spreads(entitlement: Entitlement) -> dict[tuple[int, int], SpreadCosts]:
+    """By request and pool, as far as somebody has asked."""
     return {}
 
 
+@once
+def spread_of_runs(entitlement: Entitlement) -> IntArray:
+    """What the domains that each gang touches where it runs cost beyond the fewest, shape (num_workloads,), read-only."""
+    places, works = entitlement.placements, entitlement.works
+    spread = np.zeros(len(works.gpus), dtype=np.int64)
+    row, node = places.row[places.present], places.node[places.present]
+    for one in np.flatnonzero(np.bincount(row, minlength=len(spread)) > 1).tolist():
+        costs, fewest = spread_costs(entitlement, one, int(works.run_pool[one]))
+        if costs.any():
+            touched = _touched(entitlement.layout, node[row == one])
+            spread[one] = (costs * np.maximum(touched - fewest, 0)).sum()
+    return frozen(spread)
+
+
+def _touched(layout: Layout, nodes: IntArray) -> IntArray:
+    """How many domains of each level these nodes lie in, shape (num_levels,)."""
+    return np.array([len(set(domain)) for domain in layout.domain[:, nodes].tolist()], dtype=np.int64)
+
+
 def _costs_per_domain(entitlement: Entitlement, gpus: int, preferred: str | None) -> IntArray:
-    snapshot = entitlement.snapshot
-    unit = step_cost(snapshot.policy.weights.spread, snapshot.policy) * gpus
-    slowdown = _slowdowns(snapshot.cluster.slowdown, entitlement.layout.levels, preferred)
-    return np.array([round_half_up(unit * rate) for rate in slowdown], dtype=np.int64)
+    layout, policy, slowdown = entitlement.layout, entitlement.snapshot.policy, entitlement.snapshot.cluster.slowdown
+    unit, rates = step_cost(policy.weights.spread, policy) * gpus, tuple(_slowdowns(slowdown, layout.levels, preferred))
+    key = ("spread", unit, rates)
+    return layout.remembered(key, lambda: np.array([round_half_up(unit * rate) for rate in rates], dtype=np.int64))
 
 
 def _slowdowns(slowdown: Mapping[str, Fraction], levels: Sequence[str], preferred: str | None) -> list[Fraction]:
@@ -188,8 +222,7 @@ def spread_cost(entitlement: Entitlement, row: int, nodes: IntArray) -> int:
     """Spread of one gang that lies on these nodes of one pool."""
     layout = entitlement.layout
     costs, fewest = spread_costs(entitlement, row, int(layout.pool[nodes[0]]))
-    touched = np.array([len(np.unique(domain[nodes])) for domain in layout.domain], dtype=np.int64)
-    return int((costs * np.maximum(touched - fewest, 0)).sum())
+    return int((costs * np.maximum(_touched(layout, nodes) - fewest, 0)).sum())
 
 
 @once
@@ -199,8 +232,7 @@ def whole_before(entitlement: Entitlement) -> tuple[BoolArray, ...]:
     Nodes, and domains of the levels strictly between the coarsest and the node, each within one pool: all of its nodes
     accept work, and none had a task. The coarsest level has none.
     """
-    layout, snapshot = entitlement.layout, entitlement.snapshot
-    places = read_placements(snapshot.workloads, layout, snapshot.now)
+    layout, places = entitlement.layout, entitlement.placements
     busy = ~layout.accepting
     busy[places.node[places.before]] = True
     free = []

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from allocator.entitlement.model import Entitlement
 from allocator.topology import once
-from allocator.wire import snapshot_digest
 
 
 @once
 def digest_of(ent: Entitlement) -> str:
-    """The digest of the snapshot, see `snapshot_digest`."""
-    return snapshot_digest(ent.snapshot)
+    """The digest of the snapshot, see `allocator.wire.snapshot_digest`."""
+    return ent.texts.digest(ent.snapshot)

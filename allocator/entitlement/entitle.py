@@ -11,6 +11,7 @@ import numpy as np
 from allocator.domain import Policy, Snapshot, Workload
 from allocator.entitlement.arrange import Arrangement, arrange
 from allocator.entitlement.claimants import Claimants, read_claimants
+from allocator.entitlement.columns import read_columns
 from allocator.entitlement.contract import Contract, read_contract
 from allocator.entitlement.costs import lost_costs, order_costs
 from allocator.entitlement.curve import build_curves
@@ -25,8 +26,9 @@ from allocator.entitlement.patience import waits_for_leavers
 from allocator.entitlement.places import Places, find_places, stray_allocations, warnings_of
 from allocator.entitlement.tree import BudgetTree, build_tree
 from allocator.entitlement.usage import window_usage
-from allocator.entitlement.waterfill import MILLI, fill, hand_out
+from allocator.entitlement.waterfill import MILLI, fill
 from allocator.topology import BoolArray, IntArray, Layout, build_layout
+from allocator.wire import Texts
 
 
 def entitle(snapshot: Snapshot, like: Entitlement | None = None) -> Entitlement:
@@ -55,9 +57,10 @@ def _entitle(snapshot: Snapshot, like: Entitlement | None, reserved: Set[str]) -
     """The facts, if gangs with these ids keep their reservations: then the lane is not open to them."""
     layout = build_layout(snapshot, None if like is None else like.layout)
     tree = _tree(snapshot, layout, like)
-    contract = read_contract(snapshot, layout)
+    columns = read_columns(snapshot.workloads, None if like is None else like.columns)
+    contract = read_contract(snapshot, layout, columns)
     installed, schedulable = installed_gpus(layout), schedulable_gpus(layout, contract)
-    places = find_places(snapshot, layout, tree, contract, installed)
+    places = find_places(layout, tree, contract, installed)
     usage = window_usage(snapshot, tree, layout.pools, snapshot.now)
     funds = read_funds(contract, places, tree, installed, usage[0], snapshot.policy, snapshot.now)
     claimants = read_claimants(snapshot, layout, tree, contract, places, installed, funds, reserved)
@@ -67,7 +70,7 @@ def _entitle(snapshot: Snapshot, like: Entitlement | None, reserved: Set[str]) -
     entitled, since = mark_entitled(snapshot.workloads, contract, claims, tree, snapshot.policy, snapshot.now)
     first = claimants.express | entitled
     patient = waits_for_leavers(snapshot, layout, contract, claimants.placeable, claimants.promise, first)
-    lost = lost_costs(snapshot.workloads, contract, snapshot.policy, snapshot.now)
+    lost = lost_costs(contract, snapshot.policy, snapshot.now)
     gangs = claims.gang & entitled & ~claimants.express
     found = arrange(
         Facts(
@@ -86,6 +89,9 @@ def _entitle(snapshot: Snapshot, like: Entitlement | None, reserved: Set[str]) -
         reserved=found.reserved,
         own_limit=found.own_limit,
         lapsing=found.lapsing,
+        columns=columns,
+        placements=contract.placements,
+        texts=Texts() if like is None else like.texts,
     )
     return replace(ent, works=replace(ent.works, movable=movable(ent, contract, claimants.placeable)))
 
@@ -138,8 +144,6 @@ def _market(
     """Budgets and entitlement by vertex and pool, and in which pools promises take all there is."""
     handed_out, first = MILLI * schedulable, demand.first_submit
     filled = fill(tree, handed_out, usage[0], demand.floor, demand.demand, policy.horizon, first)
-    floors = np.zeros_like(demand.floor)
-    owed = hand_out(tree, tree.weight, handed_out, usage[0], floors, demand.demand, policy.horizon, first)
     curves = build_curves(tree, policy, schedulable, usage[0], demand.held, demand.demand, filled)
     market = Market(
         installed=installed,
@@ -154,7 +158,7 @@ def _market(
         floor=demand.floor,
         demand=demand.demand,
         entitled=filled.entitled,
-        owed=owed,
+        owed=filled.owed,
         level=filled.level,
         curves=curves,
     )
@@ -192,7 +196,7 @@ def _table(rows: Rows, found: Arrangement) -> WorkTable:
     ranked[list(claimants.impossible)] = False
     used = (rows.market.usage + rows.market.uncharged_usage).sum(axis=1)
     return WorkTable(
-        request=claimants.request,
+        request=contract.columns.request,
         leaf=places.leaf,
         gpus=contract.gpus,
         promise=_promises(rows, found, prepaid),

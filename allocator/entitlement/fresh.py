@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from allocator.entitlement.model import Entitlement, Forced
 from allocator.topology import BoolArray
 
@@ -14,6 +12,5 @@ def ordinary_starts(ent: Entitlement) -> BoolArray:
     An express start needs the place of charged work only if that place is missing without them: they came with it or after it.
     """
     works = ent.works
-    express = np.fromiter((w.run is not None and w.run.express for w in ent.snapshot.workloads), np.bool_, len(works.gpus))
-    found: BoolArray = works.running & works.fresh & ~works.ordered & ~express & (works.forced == Forced.NONE)
+    found: BoolArray = works.running & works.fresh & ~works.ordered & ~ent.columns.express & (works.forced == Forced.NONE)
     return found

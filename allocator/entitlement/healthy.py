@@ -46,17 +46,15 @@ class HealthCheck:
         self._room: dict[Hashable, IntArray] = {}
         self._largest: dict[Hashable, int] = {}
 
-    def judge_all(self, works: Sequence[Workload], request: IntArray, promise: IntArray) -> list[Health]:
-        """The health of each workload under its promise (seconds, shape (num_workloads,), as `request`: equal for equals)."""
-        known: dict[tuple[int, int], Health] = {}
+    def judge_all(self, works: Sequence[Workload], request: IntArray, promise: IntArray) -> tuple[list[Health], IntArray]:
+        """The health of each class of workloads, and the class of each, shape (num_workloads,).
+
+        `promise` are the seconds of their promises, `request` equal numbers for equals; shape (num_workloads,) each.
+        """
         seconds = promise if self._deadlines_matter else np.zeros_like(promise)
-        found = []
-        for work, key in zip(works, zip(request.tolist(), seconds.tolist(), strict=True), strict=True):
-            health = known.get(key)
-            if health is None:
-                health = known[key] = self._of(work, key[1])
-            found.append(health)
-        return found
+        code = request * (int(seconds.max(initial=0)) + 1) + seconds
+        _, first, kind = np.unique(code, return_index=True, return_inverse=True)
+        return [self._of(works[row], int(seconds[row])) for row in first.tolist()], kind
 
     def _of(self, work: Workload, promise: int) -> Health:
         labels = tuple(sorted(work.node_labels.items())) if work.node_labels else ()

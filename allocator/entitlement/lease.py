@@ -51,8 +51,8 @@ class LeaseBook:
         return found
 
     def _lapsed(self) -> Sequence[int]:
-        contract, works = self.contract, self.snapshot.workloads
-        leases = np.array([work.renew for work in works], dtype=bool) & (contract.min_runtime > 0) & contract.running
+        contract = self.contract
+        leases = contract.columns.renew & (contract.min_runtime > 0) & contract.running
         stays = (
             contract.charged & ~contract.protected & ~contract.fresh & ~contract.terminating & (contract.forced == Forced.NONE)
         )
@@ -95,16 +95,11 @@ class LeaseBook:
     def lapsing(self, renewed: dict[int, int]) -> tuple[Lapse, ...]:
         """All leases that are protected after the renewals: when they lapse, and whether they would be renewed now."""
         contract, found = self.contract, []
-        for row, work in enumerate(self.snapshot.workloads):
+        for row in np.flatnonzero(contract.columns.renew & contract.running).tolist():
+            work = self.snapshot.workloads[row]
             held = contract.charged[row] and not contract.terminating[row] and contract.forced[row] == Forced.NONE
             protected = contract.protected[row] and not (contract.fresh[row] and contract.start[row] > self.snapshot.now)
-            if (
-                work.renew
-                and work.min_runtime > 0
-                and held
-                and (row in renewed or protected)
-                and self.places.leaf[row] != NO_LEAF
-            ):
+            if work.min_runtime > 0 and held and (row in renewed or protected) and self.places.leaf[row] != NO_LEAF:
                 at = renewed.get(row, int(contract.protected_until[row]))
                 found.append(Lapse(workload=work.id, at=at, renewable=self._would_renew(row, renewed)))
         return tuple(found)
@@ -135,7 +130,7 @@ def open_book(facts: Facts, available: IntArray, planner: Planner) -> LeaseBook:
     held = MILLI * facts.market.held
     limits = {vertex.id: vertex.interactive_limit for vertex in snapshot.budgets if vertex.interactive_limit is not None}
     renewed = np.zeros(len(tree), dtype=np.int64)
-    for row in range(len(snapshot.workloads)):
+    for row in np.flatnonzero(contract.columns.renew & contract.running).tolist():
         if is_renewed(snapshot, contract, row) and places.leaf[row] != NO_LEAF:
             renewed[list(tree.path(int(places.leaf[row])))] += contract.gpus[row]
     return LeaseBook(

@@ -4,34 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
 from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
 
 from allocator.domain import Lapse, Snapshot
+from allocator.entitlement.columns import Columns
 from allocator.entitlement.curve import Curve
+from allocator.entitlement.forced import Forced
+from allocator.entitlement.placements import Placements
 from allocator.entitlement.reserved import Reserved
 from allocator.entitlement.tree import BudgetTree
 from allocator.topology.fit import eligible
 from allocator.topology.layout import BoolArray, IntArray, Layout
+from allocator.wire.digest import Texts
+
+__all__ = ["NO_BUDGET", "Entitlement", "Forced", "Market", "WorkTable"]
 
 NO_BUDGET = -1
 """Budget of a vertex that does not fund."""
-
-
-class Forced(IntEnum):
-    """Stops that are no choice."""
-
-    NONE = 0
-    NODE_DOWN = 1
-    DRAIN_DEADLINE = 2
-    DRAIN = 3
-    ORDER_LOST = 4
-    """An ordered start whose place a victim has not left in time."""
-    RESERVED = 5
-    """It lies where a gang starts whose reservation is due."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -159,6 +151,8 @@ class Entitlement:
     at now still has to be taken off. `warnings` are for people. `reserved` are the reservations that stand, in the order of
     their claim; `own_limit` says by row until when their gangs may be promised each node, shape (num_nodes,), in place of
     `layout.promise_by`. `lapsing` are the leases that are protected after this decision.
+    `columns` are what the workloads say of themselves, `placements` where they lie;
+    `texts` is what is known of the parts of the snapshot as text, for its digest.
     """
 
     snapshot: Snapshot
@@ -166,11 +160,14 @@ class Entitlement:
     tree: BudgetTree
     market: Market
     works: WorkTable
+    columns: Columns
+    placements: Placements
     express_room: IntArray
     warnings: tuple[str, ...]
     reserved: tuple[Reserved, ...] = ()
     own_limit: Mapping[int, IntArray] = field(default_factory=dict)
     lapsing: tuple[Lapse, ...] = ()
+    texts: Texts = field(default_factory=Texts)
 
     def path_share(self, vertex: int, pool: int) -> Fraction:
         """Product of the normalised shares from the root down to the vertex."""

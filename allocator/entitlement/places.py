@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -11,6 +12,8 @@ from allocator.domain import Snapshot, Workload
 from allocator.entitlement.contract import Contract
 from allocator.entitlement.tree import ROOT, BudgetTree
 from allocator.topology import BoolArray, IntArray, Layout
+
+Key = TypeVar("Key")
 
 NO_LEAF = -1
 """Leaf of a workload that cannot be decided."""
@@ -51,35 +54,35 @@ def _ran(work: Workload, now: int) -> bool:
     return work.run is not None or (work.stopped is not None and work.stopped.at == now)
 
 
-def find_places(snapshot: Snapshot, layout: Layout, tree: BudgetTree, contract: Contract, installed: IntArray) -> Places:
+def find_places(layout: Layout, tree: BudgetTree, contract: Contract, installed: IntArray) -> Places:
     """Leaf and home pool of every workload. `installed` are the GPUs of each pool, shape (num_pools,)."""
-    leaf, orphan = _leaves(snapshot.workloads, tree, contract)
-    return Places(leaf=leaf, orphan=orphan, home=_home_pools(snapshot.workloads, contract, layout, installed))
+    leaf, orphan = _leaves(tree, contract)
+    return Places(leaf=leaf, orphan=orphan, home=_home_pools(contract, layout, installed))
 
 
-def _leaves(works: Sequence[Workload], tree: BudgetTree, contract: Contract) -> tuple[IntArray, BoolArray]:
-    known: dict[str, int] = {}
-    leaf = np.empty(len(works), dtype=np.int64)
-    for row, work in enumerate(works):
-        place = known.get(work.allocation)
-        if place is None:
-            place = known[work.allocation] = tree.leaf_of(work.allocation)
-        leaf[row] = place
+def _leaves(tree: BudgetTree, contract: Contract) -> tuple[IntArray, BoolArray]:
+    columns = contract.columns
+    leaf = _by_number(columns.numbering.allocation, tree.leaf_of, columns.allocation)
     orphan = np.isin(leaf, list(tree.orphans.values()))
     leaf[orphan & ~contract.running & ~contract.stopped_now] = NO_LEAF
     return leaf, orphan & (leaf != NO_LEAF)
 
 
-def _home_pools(works: Sequence[Workload], contract: Contract, layout: Layout, installed: IntArray) -> IntArray:
-    number = {name: idx for idx, name in enumerate(layout.pools)}
-    known: dict[tuple[str, ...], int] = {(): int(np.argmax(installed)) if len(installed) else NO_POOL}
-    first = np.empty(len(works), dtype=np.int64)
-    for row, work in enumerate(works):
-        pools = work.pools
-        if pools not in known:
-            known[pools] = next((number[name] for name in pools if name in number), NO_POOL)
-        first[row] = known[pools]
-    return np.where(contract.held_before, contract.held_pool, first)
+def _home_pools(contract: Contract, layout: Layout, installed: IntArray) -> IntArray:
+    columns, number = contract.columns, {name: idx for idx, name in enumerate(layout.pools)}
+    largest = int(np.argmax(installed)) if len(installed) else NO_POOL
+
+    def first(pools: tuple[str, ...]) -> int:
+        return next((number[name] for name in pools if name in number), NO_POOL) if pools else largest
+
+    accepted = _by_number(columns.numbering.pools, first, columns.pools)
+    return np.where(contract.held_before, contract.held_pool, accepted)
+
+
+def _by_number(numbering: Mapping[Key, int], answer: Callable[[Key], int], numbers: IntArray) -> IntArray:
+    """The answer for each row, asked once for each number."""
+    answers = np.fromiter(map(answer, numbering), np.int64, len(numbering))
+    return answers[numbers]
 
 
 def warnings_of(tree: BudgetTree, layout: Layout, leaf: IntArray, alarm: BoolArray) -> Iterator[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
 
 import numpy as np
 
@@ -71,23 +70,20 @@ def window_usage(snapshot: Snapshot, tree: BudgetTree, pools: Sequence[str], now
 
 
 def _record_spells(records: Sequence[UsageRecord], tree: BudgetTree, pools: Sequence[str]) -> _Spells:
-    """Records of known allocations and pools. Attribute by attribute: there may be a hundred thousand of them."""
+    """Records of known allocations and pools."""
     vertex_of = {name: vertex for name, vertex in tree.index.items() if tree.orphans.get(name) != vertex}
     pool_of = {name: pool for pool, name in enumerate(pools)}
-    size = len(records)
-    vertex = np.fromiter((vertex_of.get(record.allocation, -1) for record in records), np.int64, size)
-    pool = np.fromiter((pool_of.get(record.pool, -1) for record in records), np.int64, size)
     group_of: dict[str | None, int] = {None: NO_ID}
-    spells = _Spells(
-        vertex=vertex,
-        pool=pool,
-        gpus=np.fromiter(map(attrgetter("gpus"), records), np.int64, size),
-        start=np.fromiter(map(attrgetter("start"), records), np.int64, size),
-        end=np.fromiter(map(attrgetter("end"), records), np.int64, size),
-        charged=np.fromiter(map(attrgetter("charged"), records), np.bool_, size),
-        group=np.fromiter((group_of.setdefault(record.id, len(group_of)) for record in records), np.int64, size),
-    )
-    return spells.take((vertex >= 0) & (pool >= 0))
+    rows = [
+        (
+            vertex_of[one.allocation], pool_of[one.pool], one.gpus, one.start, one.end, one.charged,
+            group_of.setdefault(one.id, len(group_of)),
+        )
+        for one in records
+        if one.allocation in vertex_of and one.pool in pool_of
+    ]  # fmt: skip
+    vertex, pool, gpus, start, end, charged, group = np.array(rows, dtype=np.int64).reshape(-1, 7).T
+    return _Spells(vertex, pool, gpus, start, end, charged != 0, group)
 
 
 def _run_spells(snapshot: Snapshot, tree: BudgetTree, pools: Sequence[str], now: int) -> _Spells:
@@ -96,8 +92,8 @@ def _run_spells(snapshot: Snapshot, tree: BudgetTree, pools: Sequence[str], now:
     pool_of_node = {node.name: pool_of[node.pool] for node in snapshot.cluster.nodes if node.pool in pool_of}
     rows: list[tuple[int, int, int, int, int, bool]] = []
     for work in snapshot.workloads:
-        run, vertex = work.run, tree.leaf_of(work.allocation)
-        if run is None or run.start_time is None or vertex < 0:
+        run = work.run
+        if run is None or run.start_time is None or (vertex := tree.leaf_of(work.allocation)) < 0:
             continue
         begin = run.start_time
         if run.charged and run.charged_since is not None:

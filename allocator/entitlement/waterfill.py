@@ -11,7 +11,7 @@ instead of sorting: fill without clips, and whichever side is cut by more, the f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import gcd
 from typing import Any
@@ -40,6 +40,8 @@ class FillResult:
     ----------
     entitled
         1/1000 GPU. That of the root is what the pool hands out: its capacity, at most all demand, at least all floors.
+    owed
+        The same if there were no floors.
     level
         Level of the set of siblings that a vertex belongs to, a `Fraction`; None where no sibling of positive weight has
         demand, and for the root. GPU-seconds per unit of weight.
@@ -51,6 +53,7 @@ class FillResult:
     """
 
     entitled: IntArray
+    owed: IntArray
     level: ObjectArray
     interior: BoolArray
     alarm: BoolArray
@@ -84,6 +87,11 @@ class _Siblings:
         """Values by set, repeated for each member."""
         return np.asarray(values[self.sets.owner])
 
+    def first(self, num: int) -> _Siblings:
+        """The first columns alone."""
+        columns = {name: getattr(self, name)[:, :num] for name in ("weight", "usage", "low", "high")}
+        return replace(self, **columns)
+
 
 def fill(
     tree: BudgetTree,
@@ -114,20 +122,33 @@ def fill(
     The exact x are monotone in the capacity and in the demands of others. Rounding may take 1/1000 GPU at each depth from
     a child whose share of the surplus is smaller than that: largest remainders know that paradox.
     """
-    entitled = np.zeros_like(demand, dtype=np.int64)
+    num_pools = len(capacity_milli)
     interior = np.zeros(demand.shape, dtype=np.bool_)
     level: ObjectArray = np.full(demand.shape, None, dtype=object)
+    given = np.zeros((len(tree), 2 * num_pools), dtype=np.int64)
     alarm = np.zeros(capacity_milli.shape, dtype=np.bool_)
+    # With floors and without: side by side as if they were pools, for most of the time goes into calls.
+    used, wanted, first, least = (_twice(table) for table in (usage, demand, first_submit, floor))
+    least[:, num_pools:] = 0
+    weight: ObjectArray = np.tile(tree.weight, 2)
     if tree.sets:
-        low, high = _floor_and_demand(tree, floor, demand)
-        entitled[ROOT] = np.maximum(low, np.minimum(capacity_milli, high))
-        alarm = (low >= capacity_milli) & (high > capacity_milli) & (low > 0)
+        capacity = np.tile(capacity_milli, 2)
+        low, high = _floor_and_demand(tree, least, wanted)
+        given[ROOT] = np.maximum(low, np.minimum(capacity, high))
+        alarm = ((low >= capacity) & (high > capacity) & (low > 0))[:num_pools]
     for sets in tree.sets:
         rows = sets.rows
-        siblings = _siblings(sets, tree.weight[rows], usage[rows], floor[rows], demand[rows], horizon)
-        entitled[rows], filled = _fill_sets(siblings, entitled[sets.parents], first_submit[rows])
+        siblings = _siblings(sets, weight[rows], used[rows], least[rows], wanted[rows], horizon)
+        given[rows], filled = _fill_sets(siblings, given[sets.parents], first[rows])
+        siblings, filled = siblings.first(num_pools), filled.first(num_pools)
         level[rows], interior[rows] = siblings.spread(_levels(siblings, filled)), filled.interior
-    return FillResult(entitled=frozen(entitled), level=frozen(level), interior=frozen(interior), alarm=frozen(alarm))
+    entitled, owed = (frozen(half.copy()) for half in np.hsplit(given, 2))
+    return FillResult(entitled=entitled, owed=owed, level=frozen(level), interior=frozen(interior), alarm=frozen(alarm))
+
+
+def _twice(table: IntArray) -> IntArray:
+    """The columns, and the same again."""
+    return np.tile(table, 2)
 
 
 def hand_out(
@@ -193,6 +214,10 @@ class _Filled:
     interior: BoolArray
     pull: Integers
     weights: Integers
+
+    def first(self, num: int) -> _Filled:
+        """The first columns alone."""
+        return _Filled(self.given[:, :num], self.interior[:, :num], self.pull[:, :num], self.weights[:, :num])
 
 
 def _fill_sets(siblings: _Siblings, handed_out: IntArray, first_submit: IntArray) -> tuple[Integers, _Filled]:

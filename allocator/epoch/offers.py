@@ -94,14 +94,15 @@ class _Facts:
 
     def __init__(self, ent: Entitlement) -> None:
         self.ent = ent
+        self.request: list[int] = ent.works.request.tolist()
         self.masks: dict[tuple[object, ...], bytes] = {}
         self.bytes: dict[bytes, bytes] = {}
-        self.spreads: dict[tuple[object, ...], tuple[tuple[int, ...], tuple[int, ...]]] = {}
+        self.spreads: dict[tuple[int, int], tuple[tuple[int, ...], tuple[int, ...]]] = {}
 
-    def open_to(self, row: int, work: Workload, until: int | None, pool: int) -> bytes:
+    def open_to(self, row: int, until: int | None, pool: int) -> bytes:
         """The nodes of a pool on which it may start, one byte each; empty if there are none."""
         own = row if row in self.ent.own_limit else None
-        key = (work.pools, tuple(sorted(work.node_labels.items())), work.exclude_nodes, until, own, pool)
+        key = (self.request[row], until, own, pool)
         if key not in self.masks:
             mask = self.ent.may_start_on(row, until) & (self.ent.layout.pool == pool)
             found = mask.tobytes() if mask.any() else b""
@@ -109,31 +110,50 @@ class _Facts:
         return self.masks[key]
 
     def spread(self, row: int, work: Workload, pool: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        if work.tasks == 1:
-            zero = (0,) * len(self.ent.layout.levels)
-            return zero, tuple(1 for _ in zero)
-        key = (
-            pool, work.tasks, work.gpus_per_task, work.cpus_per_task, work.memory_gib_per_task, work.topology,
-            tuple(sorted(work.node_labels.items())), work.exclude_nodes,
-        )  # fmt: skip
+        key = (self.request[row], pool)
         if key not in self.spreads:
-            cost, fewest = spread_costs(self.ent, row, pool)
-            self.spreads[key] = tuple(map(int, cost)), tuple(map(int, fewest))
+            levels = len(self.ent.layout.levels)
+            zero = (0,) * levels, (1,) * levels
+            self.spreads[key] = zero if work.tasks == 1 else self._spread(row, pool)
         return self.spreads[key]
+
+    def _spread(self, row: int, pool: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        cost, fewest = spread_costs(self.ent, row, pool)
+        return tuple(map(int, cost)), tuple(map(int, fewest))
 
 
 def draft_offers(ent: Entitlement) -> list[Batch]:
     """All ways to start of all candidates and of all work that may move, before ranking; who has none is left out."""
-    facts, movable = _Facts(ent), ent.works.movable
+    facts, known = _Facts(ent), dict[tuple[object, ...], tuple[Draft, ...]]()
     batches = []
-    for rows in _alike(ent, np.flatnonzero(ent.works.candidate | movable)):
+    for rows in _alike(ent, np.flatnonzero(ent.works.candidate | ent.works.movable)):
         row = int(rows[0])
-        work = ent.snapshot.workloads[row]
-        pools = [int(ent.works.run_pool[row])] if movable[row] else _accepted_pools(ent, work)
-        drafts = [draft for pool in pools for draft in _offers_in_pool(ent, facts, row, work, pool)]
+        key = _way(ent, row)
+        drafts = known.get(key)
+        if drafts is None:
+            drafts = known[key] = tuple(_drafts(ent, facts, row))
         if drafts:
-            batches.append(Batch(rows, tuple(drafts)))
+            batches.append(Batch(rows, drafts))
     return batches
+
+
+def _way(ent: Entitlement, row: int) -> tuple[object, ...]:
+    """Equal for workloads, of whatever leaf, that have the same offers."""
+    works, columns, path = ent.works, ent.columns, ent.tree.funding_path(int(ent.works.leaf[row]))
+    cost = int(works.gpus[row]) * int(works.promise[row])
+    alone = tuple(fundable_alone(ent, row, pool, cost) for pool in range(len(ent.layout.pools)))
+    own = row if row in ent.own_limit or works.movable[row] or works.prepaid[row] >= 0 else None
+    return (
+        int(works.request[row]), int(works.promise[row]), bool(works.express[row]), columns.min_runtime[row] == 0,
+        bool(columns.runs_unfunded[row]), alone, bool(path), own,
+    )  # fmt: skip
+
+
+def _drafts(ent: Entitlement, facts: _Facts, row: int) -> Iterator[Draft]:
+    work = ent.snapshot.workloads[row]
+    pools = [int(ent.works.run_pool[row])] if ent.works.movable[row] else _accepted_pools(ent, work)
+    for pool in pools:
+        yield from _offers_in_pool(ent, facts, row, work, pool)
 
 
 def _alike(ent: Entitlement, rows: IntArray) -> list[IntArray]:
@@ -155,7 +175,7 @@ def _offers_in_pool(ent: Entitlement, facts: _Facts, row: int, work: Workload, p
     spread, fewest = facts.spread(row, work, pool)
     for charged, express, cost, must_be_unfunded in _modes(ent, row, work, pool):
         until = ent.snapshot.now + int(ent.works.promise[row]) if charged else None
-        open_to = facts.open_to(row, work, until, pool)
+        open_to = facts.open_to(row, until, pool)
         if not open_to:
             continue
         yield Draft(
@@ -183,7 +203,8 @@ def drop_unneeded(ent: Entitlement, batches: Sequence[Batch]) -> list[Batch]:
 
     def needed(batch: Batch) -> tuple[Draft, ...]:
         path = ent.tree.funding_path(int(ent.works.leaf[batch.rows[0]]))
-        return tuple(d for d in batch.drafts if not d.must_be_unfunded or any((v, d.pool) in tight for v in path))
+        left = tuple(d for d in batch.drafts if not d.must_be_unfunded or any((v, d.pool) in tight for v in path))
+        return batch.drafts if len(left) == len(batch.drafts) else left
 
     left = [Batch(batch.rows, needed(batch)) for batch in batches]
     return [batch for batch in left if batch.drafts]
@@ -207,27 +228,24 @@ def number_queues(ent: Entitlement, batches: Sequence[Batch], most_units: Callab
     how many units of a draft could start at most. Work that moves is a queue of its own: it starts only if it is stopped.
     """
     queues: dict[tuple[object, ...], list[int]] = {}
+    kinds: dict[int, frozenset[tuple[object, ...]]] = {}  # by the drafts, which many batches share
     for position, batch in enumerate(batches):
-        kinds = frozenset(draft.kind for draft in batch.drafts)
+        if id(batch.drafts) not in kinds:
+            kinds[id(batch.drafts)] = frozenset(draft.kind for draft in batch.drafts)
         first = int(batch.rows[0])
-        key = (_mover(ent, first), _leaf_that_matters(ent, batch), bool(ent.works.entitled[first]), kinds)
+        matters = _leaf_that_matters(ent, batch)
+        key = (_mover(ent, first), matters, bool(ent.works.entitled[first]), kinds[id(batch.drafts)])
         queues.setdefault(key, []).append(position)
-    starts = np.cumsum([0, *(len(batch.drafts) for batch in batches)])
-    rows: list[int] = []
-    draft: list[int] = []
-    numbers: list[int] = []
-    for number, positions in enumerate(queues.values()):
-        members = np.concatenate([batches[position].rows for position in positions])
-        owner = dict(
-            zip(members.tolist(), np.repeat(positions, [len(batches[p].rows) for p in positions]).tolist(), strict=True)
-        )
-        for row in _first_in_rank(ent, members, _most_that_fit(batches[positions[0]], most_units)):
-            own = range(starts[owner[row]], starts[owner[row] + 1])
-            rows += [row] * len(own)
-            draft += own
-            numbers += [number] * len(own)
+    num_drafts = np.array([len(batch.drafts) for batch in batches], dtype=np.int64)
+    members = [_first_in_rank(ent, batches, own, most_units) for own in queues.values()]
+    nothing = np.zeros(0, dtype=np.int64)
+    row, owner = (np.concatenate(parts) for parts in zip(*members, (nothing, nothing), strict=True))
+    queue = np.repeat(np.arange(len(members)), [len(rows) for rows, _ in members])
+    count = num_drafts[owner]
+    at = np.repeat(np.arange(len(row)), count)
+    nth = np.arange(len(at)) - np.repeat(np.cumsum(count) - count, count)
     drafts = tuple(draft for batch in batches for draft in batch.drafts)
-    return Ranked(drafts, *(np.array(column, dtype=np.int64) for column in (rows, draft, numbers)))
+    return Ranked(drafts, row[at], (np.cumsum(num_drafts) - num_drafts)[owner[at]] + nth, queue[at])
 
 
 def _leaf_that_matters(ent: Entitlement, batch: Batch) -> int:
@@ -237,20 +255,19 @@ def _leaf_that_matters(ent: Entitlement, batch: Batch) -> int:
     return -1 if free and not any(ent.tree.gpu_limit[vertex] >= 0 for vertex in ent.tree.path(leaf)) else leaf
 
 
-def _first_in_rank(ent: Entitlement, rows: IntArray, most: int) -> list[int]:
-    """The rows that come first, no more than `most`, in order."""
-    if 0 < most < len(rows):
-        cost = ent.works.order_cost[rows]
-        rows = rows[cost >= np.partition(cost, len(cost) - most)[len(cost) - most]]
-    return sorted(rows.tolist(), key=lambda row: _rank_key(ent, row))[:most]
+def _first_in_rank(
+    ent: Entitlement, batches: Sequence[Batch], queue: Sequence[int], most_units: Callable[[Draft], int]
+) -> tuple[IntArray, IntArray]:
+    """The rows of a queue of batches that come first, no more than fit, in order; and the batch of each."""
+    rows = np.concatenate([batches[position].rows for position in queue])
+    owner = np.repeat(queue, [len(batches[position].rows) for position in queue])
+    order = np.lexsort((rows, ent.columns.submit[rows], -ent.works.order_cost[rows]))
+    first = order[: _most_that_fit(batches[queue[0]], most_units)]
+    return rows[first], owner[first]
 
 
 def _mover(ent: Entitlement, row: int) -> int:
     return row if ent.works.movable[row] else -1
-
-
-def _rank_key(ent: Entitlement, row: int) -> tuple[int, int, int]:
-    return (-int(ent.works.order_cost[row]), ent.snapshot.workloads[row].submit_time, row)
 
 
 def _most_that_fit(batch: Batch, most_units: Callable[[Draft], int]) -> int:

@@ -56,5 +56,8 @@ class Reach:
 
 def within_reach(batches: Sequence[Batch], reach: Reach) -> list[Batch]:
     """Without the offers that fit in no decision."""
-    left = [Batch(batch.rows, tuple(draft for draft in batch.drafts if reach.holds(draft))) for batch in batches]
-    return [batch for batch in left if batch.drafts]
+    held: dict[int, tuple[Draft, ...]] = {}  # by the drafts, which many batches share
+    for batch in batches:
+        if id(batch.drafts) not in held:
+            held[id(batch.drafts)] = tuple(filter(reach.holds, batch.drafts))
+    return [Batch(batch.rows, drafts) for batch in batches if (drafts := held[id(batch.drafts)])]

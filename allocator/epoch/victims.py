@@ -6,12 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from allocator.domain import Workload
 from allocator.entitlement import Entitlement
-from allocator.entitlement.costs import express_cost, idle_cost, spread_costs
+from allocator.entitlement.costs import express_cost, idle_cost, spread_of_runs
 from allocator.epoch.offers import Batch, fundable_alone
 from allocator.epoch.problem import Promotions, Victims
-from allocator.topology.fit import shape_of
 from allocator.topology.layout import IntArray
 
 
@@ -26,7 +24,9 @@ def build_victims(ent: Entitlement, batches: Sequence[Batch]) -> Victims:
     for batch in batches:
         needed[batch.rows] |= works.movable[batch.rows]
     rows = np.flatnonzero(works.stoppable & (~works.charged | works.licensed | needed))
-    nodes = tuple(_nodes_of(ent, int(row)) for row in rows)
+    held = [ent.placements.of(row) for row in rows.tolist()]
+    nodes = tuple(own for own, _ in held)
+    shapes = ent.columns.shape
     return Victims(
         work=rows.astype(np.int64),
         pool=works.run_pool[rows],
@@ -34,41 +34,20 @@ def build_victims(ent: Entitlement, batches: Sequence[Batch]) -> Victims:
         gpus=works.gpus[rows],
         charged=works.charged[rows],
         licensed=works.licensed[rows] | ~works.charged[rows],
-        cost=np.array([_stop_cost(ent, int(row)) for row in rows], dtype=np.int64),
+        cost=_stop_costs(ent, rows),
         nodes=nodes,
-        need=tuple(needs_on(ent, int(row), own) for row, own in zip(rows, nodes, strict=True)),
+        need=tuple(shapes[:, row, None] * tasks for row, (_, tasks) in zip(rows.tolist(), held, strict=True)),
     )
 
 
-def _nodes_of(ent: Entitlement, row: int) -> IntArray:
-    run = ent.snapshot.workloads[row].run
-    assert run is not None
-    return np.array(sorted(ent.layout.index[name] for name in run.placement), dtype=np.int64)
-
-
-def needs_on(ent: Entitlement, row: int, nodes: IntArray) -> IntArray:
-    """GPUs, CPUs and GiB that a running workload holds on the given nodes, shape (3, len(nodes))."""
-    work = ent.snapshot.workloads[row]
-    assert work.run is not None
-    tasks = np.array([work.run.placement[ent.layout.names[node]] for node in nodes], dtype=np.int64)
-    return np.array(shape_of(work), dtype=np.int64)[:, None] * tasks[None, :]
-
-
-def spread_of(ent: Entitlement, row: int, work: Workload) -> int:
-    """What the domains touched by a running gang beyond the fewest cost, in 1/1000 GPU-second."""
-    if work.tasks == 1:
-        return 0
-    cost, fewest = spread_costs(ent, row, int(ent.works.run_pool[row]))
-    nodes = _nodes_of(ent, row)
-    touched = np.array([len(np.unique(domains)) for domains in ent.layout.domain[:, nodes]], dtype=np.int64)
-    return int(np.sum(cost * np.maximum(touched - fewest, 0)))
-
-
-def _stop_cost(ent: Entitlement, row: int) -> int:
+def _stop_costs(ent: Entitlement, rows: IntArray) -> IntArray:
+    """What it costs to stop each of these runs, in 1/1000 GPU-second, but for the unfairness; shape (num_rows,)."""
     works, policy = ent.works, ent.snapshot.policy
-    waits = int(works.order_cost[row]) + (express_cost(policy, int(works.gpus[row])) if works.express[row] else 0)
-    idles = idle_cost(policy) * int(works.gpus[row])
-    return int(works.lost_cost[row]) + waits + idles - spread_of(ent, row, ent.snapshot.workloads[row])
+    gpus, express = works.gpus[rows], works.express[rows]
+    cost = works.lost_cost[rows] + works.order_cost[rows] + idle_cost(policy) * gpus - spread_of_runs(ent)[rows]
+    for size in np.unique(gpus[express]).tolist():
+        cost[express & (gpus == size)] += express_cost(policy, size)
+    return np.asarray(cost, dtype=np.int64)
 
 
 def build_promotions(ent: Entitlement, victims: Victims) -> Promotions:
@@ -93,4 +72,4 @@ def _may_be_promoted(ent: Entitlement, row: int) -> bool:
     if not fundable_alone(ent, row, int(ent.works.run_pool[row]), cost):
         return False
     until = ent.snapshot.now + int(ent.works.promise[row])
-    return bool(np.all(ent.layout.promise_by[_nodes_of(ent, row)] >= until))
+    return bool(np.all(ent.layout.promise_by[ent.placements.of(row)[0]] >= until))

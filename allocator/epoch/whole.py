@@ -22,10 +22,13 @@ def whole_weight(ent: Entitlement) -> IntArray:
 
 def _members(ent: Entitlement, level: int) -> IntArray:
     """Nodes of its own pool in the domain of each node, shape (num_nodes,)."""
-    _, inverse, count = np.unique(
-        np.stack([ent.layout.domain[level], ent.layout.pool]), axis=1, return_inverse=True, return_counts=True
-    )
-    return np.asarray(count[inverse.reshape(-1)], dtype=np.int64)
+    layout = ent.layout
+
+    def count() -> IntArray:
+        part = layout.domain[level] * len(layout.pools) + layout.pool
+        return np.asarray(np.bincount(part)[part], dtype=np.int64)
+
+    return layout.remembered(("members", level), count)
 
 
 def whole_placed(ent: Entitlement) -> IntArray:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from allocator.domain import Decision
+from allocator.entitlement.columns import NONE
 from allocator.entitlement.model import Entitlement
 from allocator.explain.after import build_after
 from allocator.explain.tables import allocation_rows, drain_rows
@@ -36,8 +37,7 @@ def annotate(entitlement: Entitlement, decision: Decision) -> Decision:
 def annotate_marked(entitlement: Entitlement, decision: Decision) -> Decision:
     """The decision with no more explanation than the next snapshot needs: rows of the gangs that have been entitled since some
     instant, or were until now. Nothing that acts is touched."""
-    marked = entitlement.works.entitled_since > 0
-    marked[[row for row, work in enumerate(entitlement.snapshot.workloads) if work.entitled_since is not None]] = True
+    marked = (entitlement.works.entitled_since > 0) | (entitlement.columns.entitled_since != NONE)
     if not marked.any():
         return decision
     after = build_after(entitlement, decision)

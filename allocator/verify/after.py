@@ -9,8 +9,7 @@ import numpy as np
 
 from allocator.entitlement.fresh import ordinary_starts
 from allocator.entitlement.model import Entitlement, Forced
-from allocator.entitlement.tree import frozen
-from allocator.topology import UNLIMITED, BoolArray, IntArray, once, shape_of
+from allocator.topology import UNLIMITED, BoolArray, IntArray, once
 
 _MOST = UNLIMITED << 4
 """Bound on what one entry uses: above every capacity, and small enough that no sum leaves 64 bits."""
@@ -46,7 +45,7 @@ class Entries:
         return used
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class AfterState:
     """What holds once a decision is carried out. Row masks have shape (num_workloads,), node arrays (3, num_nodes).
 
@@ -112,10 +111,10 @@ def build_after(
     num_works, num_nodes = len(ent.snapshot.workloads), len(ent.layout.names)
     stopped, promoted, started = (_mask(rows, num_works) for rows in (stops, promotions, starts))
     kept = ent.works.running & ~stopped
-    runs, shapes, before = _placements_before(ent), _shape_array(ent), _entries_before(ent)
+    runs, shapes, before = _placements_before(ent), ent.columns.shape, _entries_before(ent)
     new = _entries({row: start.placement for row, start in starts.items()}, shapes)
     charged = (kept & ent.works.charged) | promoted
-    express = kept & _express_before(ent)
+    express = kept & ent.columns.express
     pool = np.where(kept, ent.works.run_pool, -1)
     for row, start in starts.items():
         charged[row], express[row] = start.charged, start.express
@@ -153,23 +152,12 @@ def used_by_runs(ent: Entitlement, before: Entries, mask: BoolArray) -> IntArray
 
 
 @once
-def _shape_array(ent: Entitlement) -> IntArray:
-    """GPUs, CPUs and GiB per task of every workload, shape (3, num_workloads)."""
-    shapes = [[min(amount, UNLIMITED) for amount in shape_of(work)] for work in ent.snapshot.workloads]
-    return frozen(np.array(shapes, dtype=np.int64).reshape(-1, 3).T)
-
-
-@once
-def _express_before(ent: Entitlement) -> BoolArray:
-    """Which runs of the snapshot are in the express lane, shape (num_workloads,)."""
-    works = ent.snapshot.workloads
-    return frozen(np.fromiter((work.run is not None and work.run.express for work in works), np.bool_, len(works)))
-
-
-@once
 def _entries_before(ent: Entitlement) -> Entries:
     """Entries of all runs of the snapshot."""
-    return _entries(_placements_before(ent), _shape_array(ent))
+    places = ent.placements
+    here = places.present
+    row, node, tasks = places.row[here], places.node[here], places.tasks[here]
+    return Entries(row, node, tasks, np.minimum(ent.columns.shape[:, row] * tasks, _MOST))
 
 
 def placement_arrays(shape: IntArray, placement: Mapping[int, int]) -> tuple[IntArray, IntArray]:
@@ -181,12 +169,11 @@ def placement_arrays(shape: IntArray, placement: Mapping[int, int]) -> tuple[Int
 
 @once
 def _placements_before(ent: Entitlement) -> dict[int, dict[int, int]]:
-    index = ent.layout.index
-    return {
-        row: {index[name]: tasks for name, tasks in work.run.placement.items()}
-        for row, work in enumerate(ent.snapshot.workloads)
-        if work.run is not None
-    }
+    before = _entries_before(ent)
+    found: dict[int, dict[int, int]] = {}
+    for row, node, tasks in zip(before.row.tolist(), before.node.tolist(), before.tasks.tolist(), strict=True):
+        found.setdefault(row, {})[node] = tasks
+    return found
 
 
 def _entries(placements: Mapping[int, Mapping[int, int]], shapes: IntArray) -> Entries:

@@ -54,6 +54,8 @@ def _drain_rows(case: Case) -> Iterator[Violation]:
 
 def _allocation_rows(case: Case) -> Iterator[Violation]:
     """Ensures that the figures of allocations are those of snapshot and decision."""
+    if not case.rows.allocations:
+        return
     tree, market, pools = case.ent.tree, case.ent.market, case.ent.layout.pools
     columns = (market.budget, market.usage, market.entitled, _held_before(case), case.after.held)
     budget, usage, entitled, before, held = (table.tolist() for table in columns)
@@ -70,7 +72,7 @@ def _allocation_rows(case: Case) -> Iterator[Violation]:
         )
         for vertex, name in enumerate(tree.ids)
         for pool in range(len(pools))
-        if case.rows.allocations and vertex not in tree.orphans.values()
+        if vertex not in tree.orphans.values()
     }
     for row in case.rows.allocations:
         right = true.get((row.id, row.pool))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from allocator.domain import Workload
+from allocator.entitlement.model import Entitlement
 from allocator.topology import (
     NEVER,
     BoolArray,
@@ -16,6 +17,7 @@ from allocator.topology import (
     Shape,
     can_place,
     eligible,
+    once,
     place_tasks,
     shape_of,
     tasks_per_node,
@@ -140,6 +142,13 @@ class Masks:
             asked = (shape_of(work), work.tasks, wish, work.pools, _frozen(work.node_labels), work.exclude_nodes, mine)
             self.by_work[work.id] = self.demands.setdefault(asked, len(self.demands))
         return self.by_work[work.id]
+
+
+@once
+def masks_of(ent: Entitlement) -> Masks:
+    """The masks of an epoch: no decision changes them."""
+    works = ent.snapshot.workloads
+    return Masks(ent.layout, {works[row].id: limit for row, limit in ent.own_limit.items()})
 
 
 def _frozen(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
+from allocator.entitlement.alike import start_classes
 from allocator.topology import IntArray
 from allocator.verify.after import AfterState
 from allocator.verify.clearing import clear_for
 from allocator.verify.room_state import Cleared, Mode, Refusal, Room
 
-__all__ = ["Mode", "Opening", "Refusal", "Room", "could_start", "could_start_over_unallocated", "free_after"]
+__all__ = [
+    "Mode",
+    "Opening",
+    "Refusal",
+    "Room",
+    "could_start",
+    "could_start_over_unallocated",
+    "free_after",
+    "one_of_each_kind",
+    "openings",
+    "that_fit",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +87,34 @@ def _could_start(room: Room, row: int) -> Opening | Refusal:
             return Opening(row, pool, mode, placement, work.gpus)
         refusal = refusal or Refusal("capacity", f"does not fit on what is free in {room.ent.layout.pools[pool]}")
     return refusal or Refusal("eligibility", "accepts no pool of the cluster")
+
+
+def one_of_each_kind(room: Room, rows: IntArray) -> IntArray:
+    """Positions, ascending, of the first of those rows that may start in the same ways. As long as nothing changes, where it
+    could not start, none of them could."""
+    _, first = np.unique(start_classes(room.ent)[rows], return_index=True)
+    return np.sort(first)
+
+
+def that_fit(room: Room, rows: IntArray) -> IntArray:
+    """Those of the rows that have a placement on free GPUs at all, were they promised nothing: the others could not start."""
+    _, first, request = np.unique(room.ent.works.request[rows], return_index=True, return_inverse=True)
+    fits = np.fromiter((_has_place(room, row) for row in rows[first].tolist()), np.bool_, len(first))
+    return rows[fits[request]]
+
+
+def _has_place(room: Room, row: int) -> bool:
+    return any(room.places.holds(room.work(row), pool, None, room.masks) for pool in room.pools(row))
+
+
+def openings(room: Room, rows: IntArray, could: Callable[[Room, int], Opening | Refusal] = could_start) -> Iterator[Opening]:
+    """The openings of those of the rows that have one, in their order."""
+    kinds = start_classes(room.ent)[rows]
+    able = [kinds[at] for at in one_of_each_kind(room, rows).tolist() if isinstance(could(room, int(rows[at])), Opening)]
+    for row in rows[np.isin(kinds, able)].tolist():
+        found = could(room, row)
+        if isinstance(found, Opening):
+            yield found
 
 
 def could_start_over_unallocated(room: Room, row: int) -> Opening | Refusal:

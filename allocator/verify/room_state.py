@@ -15,7 +15,7 @@ from allocator.entitlement.tree import ROOT
 from allocator.topology import IntArray, pool_order
 from allocator.verify.after import AfterState, placement_arrays
 from allocator.verify.lane import Lane
-from allocator.verify.places import Masks, Places, TaskCounts
+from allocator.verify.places import Places, TaskCounts, masks_of
 from allocator.verify.prices import Prices, Residents
 
 
@@ -25,6 +25,9 @@ class Mode(Enum):
     EXPRESS = "express"
     CHARGED = "charged"
     UNCHARGED = "uncharged"
+
+
+_MODES = (Mode.UNCHARGED, Mode.CHARGED, Mode.EXPRESS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,20 +78,34 @@ class Room:
         self.held: IntArray = after.held.sum(axis=1)
         self.placement: dict[int, Mapping[int, int]] = dict(after.placement)
         self.shapes = after.shapes
-        works = after.ent.snapshot.workloads
-        self.masks = Masks(after.ent.layout, {works[row].id: limit for row, limit in after.ent.own_limit.items()})
-        self.residents = Residents([{} for _ in after.ent.layout.names])
+        self.masks = masks_of(after.ent)
+        self._residents: Residents | None = None
+        self._prices: Prices | None = None
         self.modes: dict[int, Mode] = {}
         self.alike: list[int] = start_classes(after.ent).tolist()
         self.refusals: dict[int, tuple[int, Refusal]] = {}
         self.clearings: dict[tuple[object, ...], tuple[int, Cleared | None]] = {}
         self._pools: dict[tuple[str, ...], list[int]] = {}
         self.lane = Lane(after.ent)
-        for row in np.flatnonzero(after.running).tolist():
-            self._admit(row, after)
-        self.prices = Prices(self.free, self.residents, after.ent.layout.capacity)
+        self._admit_all(after)
         self.places = Places(after.ent.layout, TaskCounts(self.free))
         self.reachable = Places(after.ent.layout, TaskCounts(self.reach))
+
+    @property
+    def residents(self) -> Residents:
+        """Unallocated work that could be stopped, by node; counted when it is first asked for, and kept up to date then."""
+        if self._residents is None:
+            self._residents = Residents([{} for _ in self.ent.layout.names])
+            for row in self._unallocated:
+                self._residents.add(row, int(self.ent.works.gpus[row]), *self.use(row, self.placement[row]))
+        return self._residents
+
+    @property
+    def prices(self) -> Prices:
+        """What it costs to make room on each node."""
+        if self._prices is None:
+            self._prices = Prices(self.free, self.residents, self.ent.layout.capacity)
+        return self._prices
 
     def work(self, row: int) -> Workload:
         """The workload of a row."""
@@ -161,13 +178,14 @@ class Room:
 
     def start(self, row: int, placement: Mapping[int, int], mode: Mode) -> None:
         """Add a start."""
+        residents = self.residents
         self.placement[row], self.modes[row] = placement, mode
         self._hold(row, 1)
         self._book(row, self._pool(placement), mode, 1)
         nodes, use = self.use(row, placement)
         self.free[:, nodes] -= use
         if mode is Mode.UNCHARGED:
-            self.residents.add(row, int(self.ent.works.gpus[row]), nodes, use)
+            residents.add(row, int(self.ent.works.gpus[row]), nodes, use)
         else:
             self.reach[:, nodes] -= use
             self.reachable.changed(nodes, grew=False)
@@ -175,6 +193,7 @@ class Room:
 
     def stop(self, row: int, *, refund: bool = False) -> None:
         """Add a stop, or take a start of this decision back (`refund`: its new promise is not made after all)."""
+        residents = self.residents
         placement, mode = self.placement.pop(row), self.modes.pop(row)
         self._hold(row, -1)
         if refund or mode is Mode.EXPRESS:
@@ -182,7 +201,7 @@ class Room:
         nodes, use = self.use(row, placement)
         self.free[:, nodes] += use
         if self._resident(row, placement):
-            self.residents.remove(row, nodes)
+            residents.remove(row, nodes)
         else:
             self.reach[:, nodes] += use
             self.reachable.changed(nodes, grew=True)
@@ -203,16 +222,19 @@ class Room:
         """Nodes, and the GPUs, CPUs and GiB that the workload uses on them (3, number of those nodes)."""
         return placement_arrays(self.shapes[:, row], placement)
 
-    def _admit(self, row: int, after: AfterState) -> None:
-        """Take in one workload that runs after the decision."""
-        mode = Mode.EXPRESS if after.express[row] else Mode.CHARGED if after.charged[row] else Mode.UNCHARGED
-        self.modes[row] = mode
-        if mode is Mode.EXPRESS or after.started[row] or after.promoted[row]:
-            self._book(row, int(after.pool[row]), mode, 1)
-        if mode is Mode.UNCHARGED and (after.started[row] or self.ent.works.stoppable[row]):
-            nodes, use = self.use(row, self.placement[row])
-            self.residents.add(row, int(self.ent.works.gpus[row]), nodes, use)
-            self.reach[:, nodes] += use
+    def _admit_all(self, after: AfterState) -> None:
+        """Take in what runs after the decision."""
+        running = after.running
+        mode = np.where(after.express, 2, after.charged)
+        rows = np.flatnonzero(running)
+        self.modes = dict(zip(rows.tolist(), map(_MODES.__getitem__, mode[rows].tolist()), strict=True))
+        for row in np.flatnonzero(running & (after.express | after.started | after.promoted)).tolist():
+            self._book(row, int(after.pool[row]), self.modes[row], 1)
+        unallocated = running & (mode == 0) & (after.started | self.ent.works.stoppable)
+        self._unallocated = np.flatnonzero(unallocated).tolist()
+        num_nodes = len(self.ent.layout.names)
+        own = unallocated & ~after.started
+        self.reach += after.before.on_nodes(own, num_nodes) + after.new.on_nodes(unallocated & after.started, num_nodes)
 
     def _book(self, row: int, pool: int, mode: Mode, sign: int) -> None:
         """Count a new promise against the budgets of the path, or an express run against the lane; `sign` -1 takes it back."""
@@ -239,4 +261,5 @@ class Room:
 
     def _changed(self, nodes: IntArray, *, grew: bool) -> None:
         self.places.changed(nodes, grew=grew)
-        self.prices.changed(nodes)
+        if self._prices is not None:
+            self._prices.changed(nodes)

@@ -8,37 +8,33 @@ import numpy as np
 
 from allocator.topology import IntArray
 from allocator.verify.case import Case
-from allocator.verify.room import Opening, could_start, could_start_over_unallocated
+from allocator.verify.room import Opening, could_start, could_start_over_unallocated, openings, that_fit
 from allocator.verify.verdict import Violation
 
 
 def work_conservation(case: Case) -> Iterator[Violation]:
     """Ensures that no workload waits that could start on free GPUs with all the rest unchanged."""
-    for row in _waiting(case):
-        opening = could_start(case.room, row)
-        if isinstance(opening, Opening):
-            detail = f"waits, but could start ({opening.mode.value}) on {_nodes(case, opening)}, which are free"
-            yield Violation("work_conservation", case.id(row), detail)
+    for opening in openings(case.room, that_fit(case.room, _waiting(case))):
+        detail = f"waits, but could start ({opening.mode.value}) on {_nodes(case, opening)}, which are free"
+        yield Violation("work_conservation", case.id(opening.row), detail)
 
 
 def unallocated_last(case: Case) -> Iterator[Violation]:
     """Ensures that no entitled workload waits that could start on free GPUs and those of unallocated work with all the rest
     unchanged, unless that would idle more GPUs than it starts."""
-    for row in _waiting(case):
-        if not case.ent.works.entitled[row] or isinstance(could_start(case.room, row), Opening):
+    rows = _waiting(case)
+    for opening in openings(case.room, rows[case.ent.works.entitled[rows]], could_start_over_unallocated):
+        if opening.exempt or isinstance(could_start(case.room, opening.row), Opening):
             continue
-        opening = could_start_over_unallocated(case.room, row)
-        if isinstance(opening, Opening) and not opening.exempt:
-            stops = case.names(np.array(opening.stops, dtype=np.int64)) or "nothing"
-            detail = f"is entitled and waits, but could start on {_nodes(case, opening)} if {stops} gave way"
-            yield Violation("unallocated_last", case.id(row), detail)
+        stops = case.names(np.array(opening.stops, dtype=np.int64)) or "nothing"
+        detail = f"is entitled and waits, but could start on {_nodes(case, opening)} if {stops} gave way"
+        yield Violation("unallocated_last", case.id(opening.row), detail)
 
 
-def _waiting(case: Case) -> list[int]:
-    """Candidates that do not start."""
+def _waiting(case: Case) -> IntArray:
+    """Candidates that do not start, shape (number of them,)."""
     rows: IntArray = np.flatnonzero(case.ent.works.candidate & ~case.after.running)
-    waiting: list[int] = rows.tolist()
-    return waiting
+    return rows
 
 
 def _nodes(case: Case, opening: Opening, most: int = 4) -> str:

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from allocator.entitlement.costs import Score, express_cost, fragmentation_cost, idle_cost, spread_costs, whole_before
-from allocator.topology import GPUS, IntArray
+from allocator.entitlement.costs import (
+    Score,
+    express_cost,
+    fragmentation_cost,
+    idle_cost,
+    spread_cost,
+    spread_of_runs,
+    whole_before,
+)
+from allocator.topology import GPUS, IntArray, once
 from allocator.verify.after import AfterState
 
 
+@once
 def score_of(after: AfterState) -> Score:
     """The terms of the objective in 1/1000 GPU-second."""
     works, waits = after.ent.works, ~after.running
@@ -38,17 +47,11 @@ def _idle(after: AfterState) -> int:
 
 def _spread(after: AfterState) -> int:
     """Domains that gangs touch beyond the fewest possible."""
-    total, domain = 0, after.ent.layout.domain
-    for row, placement in after.placement.items():
-        if len(placement) < 2 or after.pool[row] < 0:
-            continue
-        costs = spread_costs(after.ent, row, int(after.pool[row]))
-        if not costs.per_domain.any():
-            continue
-        where = domain[:, list(placement)]
-        for level in np.flatnonzero(costs.per_domain).tolist():
-            more = len(set(where[level].tolist())) - int(costs.fewest[level])
-            total += int(costs.per_domain[level]) * max(0, more)
+    total = int(spread_of_runs(after.ent)[after.kept & ~after.started].sum())
+    for row in np.flatnonzero(after.started & (after.pool >= 0)).tolist():
+        placement = after.placement[row]
+        if len(placement) > 1:
+            total += spread_cost(after.ent, row, np.array(list(placement), dtype=np.int64))
     return total
 
 

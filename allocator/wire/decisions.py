@@ -45,7 +45,8 @@ from allocator.wire.decision_doc import (
     WaitingDoc,
 )
 from allocator.wire.decode import exact
-from allocator.wire.encode import snapshot_digest, to_wire
+from allocator.wire.digest import snapshot_digest
+from allocator.wire.encode import to_wire
 from allocator.wire.shapes import problems
 from allocator.wire.snapshot_doc import ReservationDoc
 from allocator.wire.source import loads, plain, read_bytes, refuse, refuse_syntax

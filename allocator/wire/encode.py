@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -38,18 +35,6 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
         If a snapshot that was not decoded but built holds a value that the format does not allow.
     """
     return msgspec.json.encode(_document(snapshot.canonical()), order="deterministic") + b"\n"
-
-
-def snapshot_digest(snapshot: Snapshot) -> str:
-    """What identifies the content of a snapshot, however it was written: order of lists and keys, defaults, compression.
-
-    It is the SHA-256 of every field with keys and lists sorted. Messages about rejected workloads are left out.
-    """
-    whole = replace(snapshot.canonical(), rejected=())
-    hasher = hashlib.sha256(msgspec.json.encode(whole, order="sorted", enc_hook=_plain))
-    for rejection in sorted(snapshot.rejected, key=lambda rejection: rejection.workload):
-        hasher.update(b"\n" + (rejection.raw or rejection.workload.encode()))
-    return f"sha256:{hasher.hexdigest()}"
 
 
 def number(value: Fraction) -> float:
@@ -149,15 +134,6 @@ def policy_doc(policy: Policy) -> PolicyDoc:
         ),
         weights=WeightsDoc(**{name: number(getattr(weights, name)) for name in WeightsDoc.__struct_fields__}),
     )
-
-
-def _plain(value: object) -> object:
-    """Encode what JSON has no word for."""
-    if isinstance(value, Fraction):
-        return str(value)
-    if isinstance(value, Mapping):
-        return dict(value)
-    raise NotImplementedError(type(value))
 
 
 def _number(kind: type, value: Any) -> Any:

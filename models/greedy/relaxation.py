@@ -132,12 +132,18 @@ class Relaxation:
 
     def _licence(self, room: Groups, express: IntArray, of_group: IntArray) -> None:
         """Charged work without a licence stops only where express units lie, or to move."""
-        restarts = restarts_of(self.problem.offers)
-        for r in np.flatnonzero(~self.problem.victims.licensed).tolist():
-            row = self._rows.rows(-np.inf, np.zeros(1))[0]
-            self._rows.put(row, self._stop[[r]], 1.0)
-            self._rows.put(row, express[np.isin(of_group, room.leaves_in[room.victim == r])], -1.0)
-            self._rows.put(row, self._start[restarts.get(r, [])], -1.0)
+        unlicensed = np.flatnonzero(~self.problem.victims.licensed)
+        row = np.full(self.num_victims, -1)
+        row[unlicensed] = self._rows.rows(-np.inf, np.zeros(len(unlicensed)))
+        self._rows.put(row[unlicensed], self._stop[unlicensed], 1.0)
+        if len(express):
+            held = np.unique(np.stack([row[room.victim], room.leaves_in]), axis=1)
+            place, unit = np.nonzero(held[1, :, None] == of_group)
+            inside = held[0, place] >= 0
+            self._rows.put(held[0, place[inside]], express[unit[inside]], -1.0)
+        for victim, offers in restarts_of(self.problem.offers).items():
+            if row[victim] >= 0:
+                self._rows.put(row[[victim]], self._start[offers], -1.0)
 
     def _packing(self, room: Groups, need: IntArray, count: IntArray, of_form: IntArray, of_group: IntArray) -> None:
         """Units of a size use whole multiples of it: on one node, what a victim holds cuts more than its own GPUs from them."""

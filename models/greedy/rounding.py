@@ -7,6 +7,7 @@ from collections.abc import Iterable, Set
 
 import numpy as np
 
+from allocator.entitlement.alike import number_classes
 from allocator.epoch.problem import EpochProblem
 from allocator.models.greedy.clearing import Clearing
 from allocator.models.greedy.constraints import may_start
@@ -145,7 +146,7 @@ def lanes_of(problem: EpochProblem) -> list[list[int]]:
     kinds: tuple[IntArray, ...] = (
         offers.queue, offers.shape, offers.promise_cost, offers.units, offers.required, offers.segment_level,
     )  # fmt: skip
-    lanes: dict[tuple[int, ...], list[int]] = {}
-    for j, kind in enumerate(zip(*(column.tolist() for column in kinds), strict=True)):
-        lanes.setdefault(kind, []).append(j)
-    return list(lanes.values())
+    lane = number_classes(*kinds)
+    order = np.argsort(lane, kind="stable")
+    lanes: list[list[int]] = [own.tolist() for own in np.split(order, np.flatnonzero(np.diff(lane[order])) + 1) if len(own)]
+    return sorted(lanes)

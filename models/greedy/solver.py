@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from allocator.epoch.problem import EpochProblem
 from allocator.epoch.solution import EpochSolution, value_of
 from allocator.models.greedy.search import Search
@@ -12,5 +14,19 @@ NAME = "greedy"
 
 def solve(problem: EpochProblem, limits: Limits, guess: EpochSolution | None = None) -> EngineResult:
     """A feasible answer in milliseconds. Needs neither limits nor guess: its effort is counted, so that it is deterministic."""
-    solution = Search(problem).run()
+    solution = EpochSolution() if nothing_to_decide(problem) else Search(problem).run()
     return EngineResult(NAME, Status.FEASIBLE, solution, value_of(problem, solution), None)
+
+
+def nothing_to_decide(problem: EpochProblem) -> bool:
+    """Whether keep is surely best: nothing may start or be promoted, and no stop saves as much as it costs.
+
+    A curve is convex, so its last slope bounds what it falls by with each GPU that is given up.
+    """
+    victims = problem.victims
+    if len(problem.offers.work) or len(problem.promotions.work):
+        return False
+    most = np.zeros(len(victims.work), dtype=np.int64)
+    for term in problem.shares:
+        most[term.victims] += victims.gpus[term.victims] * max(0, term.curve.slopes[-1])
+    return bool(np.all(victims.cost >= most))

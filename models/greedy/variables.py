@@ -189,9 +189,12 @@ def _list(column: IntArray) -> list[int]:
 
 def _invert(groups: Sequence[IntArray], size: int) -> list[list[int]]:
     """For each member, the indices of the groups that hold it."""
-    found: list[list[int]] = [[] for _ in range(size)]
+    nothing: list[int] = []  # most members are in no group; nobody changes what comes back
+    found = [nothing] * size
     for index, members in enumerate(groups):
         for member in members.tolist():
+            if found[member] is nothing:
+                found[member] = []
             found[member].append(index)
     return found
 

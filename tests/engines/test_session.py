@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -10,13 +12,17 @@ import pytest
 from allocator import Session, allocate, encode_decision
 from allocator.domain import Cluster, Decision, NodeState, Snapshot
 from allocator.entitlement import entitle
+from allocator.generate.organisation_trace import TraceParams, generate_trace
+from allocator.replay import ReplayOptions, Simulator, make_policy
+from allocator.replay.product import Budgets
 from allocator.transition import apply
-from tests.engines.epochs import World
+from allocator.wire import decode_snapshot, encode_snapshot
+from tests.engines.epochs import HOUR, World
 from tests.engines.tiny_contract import tiny_contract
 
 
 def test_every_epoch_of_a_world_is_decided_alike_with_and_without_a_session() -> None:
-    _play(range(3), epochs=8)
+    _play(range(4), epochs=10)
 
 
 @pytest.mark.fuzz
@@ -32,6 +38,51 @@ def _play(seeds: range, epochs: int) -> None:
             decision = allocate(world.snapshot, engine="greedy", session=session)
             assert _bytes(decision) == _bytes(allocate(world.snapshot, engine="greedy"))
             world.carry_out(decision)
+
+
+def test_epochs_that_come_as_documents_are_decided_alike() -> None:
+    session = Session()
+    for seed in range(2):
+        world = World.new(seed)
+        for _ in range(6):
+            read = decode_snapshot(encode_snapshot(world.snapshot))  # equal objects, none of them the same
+            decision = allocate(read, engine="greedy", session=session)
+            assert _bytes(decision) == _bytes(allocate(world.snapshot, engine="greedy"))
+            world.carry_out(decision)
+
+
+def test_a_replay_gives_the_same_results_with_and_without_a_session() -> None:
+    trace = generate_trace(TraceParams(gpus=64, pools=1, days=1, load=1.5, seed=3))
+    options = ReplayOptions(tick=60, until=trace.start + 8 * HOUR)
+    tables = []
+    for policy in (make_policy("budgets_greedy"), Forgetful()):
+        simulator = Simulator(trace, policy, options)
+        simulator.run()
+        tables.append((simulator.epochs, simulator.world.runs, simulator.world.hours, simulator.bounds.rows))
+    assert tables[0] == tables[1]
+    assert sum(row.starts for row in tables[0][0]) > 20
+
+
+class Forgetful(Budgets):
+    """Greedy with a new session for every decision."""
+
+    def __init__(self) -> None:
+        super().__init__("budgets_greedy", "greedy")
+
+    def decide(self, snapshot: Snapshot, previous: Decision | None) -> Decision:
+        """One epoch, as if there had been none before."""
+        return allocate(snapshot, engine="greedy", explain=False)
+
+
+def test_a_session_keeps_one_epoch_and_no_more() -> None:
+    session, world = Session(), World.new(4)
+    seen = []
+    for _ in range(4):
+        decision = allocate(world.snapshot, engine="greedy", session=session)
+        seen.append(weakref.ref(session.before))
+        world.carry_out(decision)
+    gc.collect()
+    assert [one() is not None for one in seen] == [False, False, False, True]
 
 
 def test_unrelated_snapshots_share_a_session_without_harm() -> None:

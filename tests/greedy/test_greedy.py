@@ -17,7 +17,9 @@ from allocator.models.greedy import solver
 from allocator.models.greedy.objective import gain_of_keep, gain_of_start, loss_of_return, value_of_state
 from allocator.models.greedy.relaxation import Relaxation
 from allocator.models.greedy.rounding import Rounding
+from allocator.models.greedy.search import Search
 from allocator.models.protocol import Limits, Status
+from tests.engines.tiny_contract import tiny_contract
 
 CASES = [(seed, pools) for seed in range(1, 5) for pools in (1, 3)]
 
@@ -126,3 +128,13 @@ def test_nothing_waits() -> None:
     problem = compile_epoch(entitle(replace(snapshot, workloads=running)))
     assert len(problem.offers.work) == 0
     assert solver.solve(problem, Limits(0.0)).value == 0
+
+
+def test_where_nothing_is_to_be_decided_the_search_finds_nothing() -> None:
+    quiet = 0
+    for seed in range(60):
+        problem = compile_epoch(entitle(tiny_contract(seed)))
+        if solver.nothing_to_decide(problem):
+            quiet += 1
+            assert Search(problem).run() == EpochSolution()
+    assert quiet > 3
