@@ -11,6 +11,7 @@ from allocator.domain import Decision, InfeasibleError, Snapshot, SolverReport
 from allocator.engine.clock import Clock
 from allocator.engine.homecoming import come_home
 from allocator.engine.last_pass import last_pass
+from allocator.engine.memory import collector_paused
 from allocator.engine.plan import Plan, States, plan_of
 from allocator.engine.portfolio import ENGINES, Answers, first_answer, improve
 from allocator.engine.report import decision_of
@@ -87,6 +88,20 @@ def allocate(
         If the engine is unknown or a limit is out of range.
     """
     _check(engine, time_limit, gap)
+    with collector_paused():
+        return _allocate(snapshot, time_limit, engine, seed, gap, session, annotate if explain else annotate_marked)
+
+
+def _allocate(
+    snapshot: Snapshot,
+    time_limit: float,
+    engine: str,
+    seed: int,
+    gap: float,
+    session: Session | None,
+    annotated: Annotate,
+) -> Decision:
+    """The steps of one call."""
     clock = Clock(time_limit)
     if engine != "greedy":
         shared_process().warm()
@@ -99,10 +114,10 @@ def allocate(
     with clock.step("compile"):
         problem = compile_epoch(ent)
     enough = round(gap * problem.step_gpus * 1000)
-    call = _Call(ent, problem, clock, digest, seed, enough)
+    call = _Call(ent, problem, clock, digest, seed, enough, annotated)
     answers = first_answer(problem, clock)
     improve(answers, engine, clock, enough, seed, lambda: call.prepare(answers))
-    return call.finish(answers, annotate if explain else annotate_marked)
+    return call.finish(answers)
 
 
 def _check(engine: str, time_limit: float, gap: float) -> None:
@@ -115,16 +130,20 @@ def _check(engine: str, time_limit: float, gap: float) -> None:
 LEAST_RESERVE = 0.02
 """Seconds that are left for the end in any case."""
 
-RESERVE = 1.5
+RESERVE = 1.25
 """What getting an answer ready takes, times this, is left for the last one."""
+
+Annotate = Callable[[Entitlement, Decision], Decision]
 
 
 class _Call:
     """One call once it is compiled: gets answers ready, and gives the best one that the verifier accepts."""
 
-    def __init__(self, ent: Entitlement, problem: EpochProblem, clock: Clock, digest: str, seed: int, gap: int) -> None:
+    def __init__(
+        self, ent: Entitlement, problem: EpochProblem, clock: Clock, digest: str, seed: int, gap: int, annotated: Annotate
+    ) -> None:
         self._ent, self._problem, self._clock, self._digest = ent, problem, clock, digest
-        self._seed, self._gap = seed, gap
+        self._seed, self._gap, self._annotated = seed, gap, annotated
         self._states = States(ent)
         self._keep_score = self._score(plan_of(problem, KEEP)).total
         self._mended: dict[int, tuple[Plan, Score]] = {}
@@ -133,10 +152,12 @@ class _Call:
         """Get the answer so far ready, as a fallback and as a measure: the seconds to leave for the last one."""
         begun = self._clock.elapsed
         rung, plan, score = next(self._by_score(answers))
-        verify(self._ent.snapshot, self._decide(answers, rung, plan, score, []), self._ent)
+        decision = self._decide(answers, rung, plan, score, [])
+        verify(self._ent.snapshot, decision, self._ent)
+        self._annotated(self._ent, decision)
         return LEAST_RESERVE + RESERVE * (self._clock.elapsed - begun)
 
-    def finish(self, answers: Answers, annotated: Callable[[Entitlement, Decision], Decision]) -> Decision:
+    def finish(self, answers: Answers) -> Decision:
         """The best answer that the verifier accepts; what it refuses is reported, and the next rung answers."""
         notes = list(answers.notes)
         for rung, plan, score in self._by_score(answers):
@@ -145,7 +166,7 @@ class _Call:
                 verdict = verify(self._ent.snapshot, decision, self._ent)
             if verdict.ok:
                 with self._clock.step("explain"):
-                    decision = annotated(self._ent, decision)
+                    decision = self._annotated(self._ent, decision)
                 return replace(decision, timing=self._clock.timing())
             notes.append(f"{rung.engine}: refused by the verifier: {'; '.join(map(str, verdict.violations[:3]))}")
             logger.error("%s", notes[-1])

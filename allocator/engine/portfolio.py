@@ -22,6 +22,9 @@ ENGINES = ("portfolio", "greedy", *EXACT_ENGINES)
 LEAST_SECONDS = 0.02
 """An exact engine is not even asked with less time than this."""
 
+READY_SHARE = 0.5
+"""What getting an answer ready will take at most, as a part of all that came before; nothing is known of it at first."""
+
 CHILD_SHARE = 0.95
 """The child is told to end after this part of its time; the rest is for the way back, and then it is killed."""
 
@@ -88,7 +91,7 @@ def improve(answers: Answers, engine: str, clock: Clock, gap: int, seed: int, pr
         if answers.closed(gap):
             break
         seconds = (clock.left - (reserve or 0.0)) * (BOUND_SHARE if name == BOUND else 1.0)
-        if seconds < LEAST_SECONDS:
+        if seconds < LEAST_SECONDS or (reserve is None and clock.left < LEAST_SECONDS + READY_SHARE * clock.elapsed):
             answers.notes.append(f"{name}: no time left")
             continue
         limits, others = Limits(seconds * CHILD_SHARE, gap, seed), clock.left - seconds

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from allocator.entitlement.model import Entitlement
@@ -44,6 +46,16 @@ def number_classes(first: IntArray, *others: IntArray | BoolArray) -> IntArray:
 
 def _dense(code: IntArray) -> IntArray:
     return np.unique(code, return_inverse=True)[1].astype(np.int64)
+
+
+def number_rows(columns: Sequence[IntArray | BoolArray]) -> tuple[IntArray, IntArray]:
+    """Equal numbers for rows that are equal in all columns, by the order of the values, and the first row of each number."""
+    code = np.zeros(len(columns[0]), dtype=np.int64)
+    first = np.zeros(0, dtype=np.int64)
+    for column in columns:
+        values, value = np.unique(column, return_inverse=True)
+        _, first, code = np.unique(code * len(values) + value, return_index=True, return_inverse=True)
+    return code, first
 
 
 def _users(ent: Entitlement) -> IntArray:

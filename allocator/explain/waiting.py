@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from allocator.domain import Decision, Preemption, Reason, Unfunded, WaitingRow, Workload
+from allocator.entitlement.alike import number_rows
 from allocator.entitlement.entitled import large_gangs
 from allocator.entitlement.forecast import forecast
 from allocator.entitlement.model import Entitlement
@@ -14,32 +16,36 @@ from allocator.entitlement.reserved import Reserved
 from allocator.explain.after import After
 from allocator.explain.reasons import Answer, Case, Reasons
 from allocator.explain.words import clock, counted, listed
-from allocator.topology import IntArray
+from allocator.topology import BoolArray, IntArray
 
 
 def waiting_rows(ent: Entitlement, decision: Decision, after: After, waiting: IntArray) -> tuple[WaitingRow, ...]:
     """The rows of some of the work that waits in the order of the ids, what could not be read included."""
-    stops = {stop.workload: stop for stop in decision.preemptions}
-    rows = [_rejected(item.workload, item.reason, item.detail) for item in ent.snapshot.rejected]
     reasons = Reasons(ent, decision, after)
     eta = forecast(ent, _not_yet_entitled(ent, waiting))
-    reserved = {one.row: one for one in ent.reserved}
-    for row, work, answer in _answers(ent, waiting, reasons):
-        stop = stops.get(work.id)
-        rows.append(
-            WaitingRow(
-                workload=work.id,
-                reason=answer.reason,
-                not_before=answer.not_before,
-                never=answer.never,
-                detail=_detail(ent, reserved.get(row), stop, answer),
-                blockers=answer.blockers,
-                eta=eta.get(row),
-                entitled_since=int(ent.works.entitled_since[row]) or None,
-            )
-        )
+    since = ent.works.entitled_since[waiting].tolist()
+    rows = list(map(_row, *_answers(ent, waiting, reasons), map(eta.get, waiting.tolist()), since))
+    for row, detail in _special(ent, decision, waiting, rows):
+        rows[row] = replace(rows[row], detail=detail)
+    rows += [_rejected(item.workload, item.reason, item.detail) for item in ent.snapshot.rejected]
     rows.sort(key=lambda row: row.workload)
     return tuple(rows)
+
+
+def _row(work: Workload, answer: Answer, eta: int | None, since: int) -> WaitingRow:
+    return WaitingRow(
+        workload=work.id, reason=answer.reason, not_before=answer.not_before, never=answer.never, detail=answer.detail,
+        blockers=answer.blockers, eta=eta, entitled_since=since or None,
+    )  # fmt: skip
+
+
+def _special(ent: Entitlement, decision: Decision, waiting: IntArray, rows: Sequence[WaitingRow]) -> Iterator[tuple[int, str]]:
+    """Position and detail of those that this decision stops or that a reservation is made for."""
+    stops = {stop.workload: stop for stop in decision.preemptions}
+    reserved = {one.row: one for one in ent.reserved}
+    for position in np.flatnonzero(ent.works.running[waiting] | np.isin(waiting, sorted(reserved))).tolist():
+        row = rows[position]
+        yield position, _detail(ent, reserved.get(int(waiting[position])), stops.get(row.workload), row.detail)
 
 
 def _not_yet_entitled(ent: Entitlement, waiting: IntArray) -> list[int]:
@@ -50,46 +56,44 @@ def _not_yet_entitled(ent: Entitlement, waiting: IntArray) -> list[int]:
     return rows
 
 
-def _answers(ent: Entitlement, waiting: IntArray, reasons: Reasons) -> Iterator[tuple[int, Workload, Answer]]:
-    """Row, workload and explanation of what waits; workloads of one case are explained once."""
-    known: dict[Case, Answer] = {}
-    works = ent.snapshot.workloads
-    for row, facts in zip(waiting.tolist(), _facts(ent, waiting), strict=True):
-        work = works[row]
-        if row in ent.works.impossible:
-            reason, detail = ent.works.impossible[row]
-            yield row, work, Answer(Reason(reason), detail, never=True)
-            continue
-        case = Case(*facts, work.unfunded is Unfunded.WAIT)
-        if case not in known:
-            known[case] = reasons.answer(case, work)
-        yield row, work, known[case]
+def _answers(ent: Entitlement, waiting: IntArray, reasons: Reasons) -> tuple[list[Workload], list[Answer]]:
+    """The workloads that wait and the explanation of each; workloads of one case are explained once."""
+    works = [ent.snapshot.workloads[row] for row in waiting.tolist()]
+    columns = [column[waiting] for column in _facts(ent)]
+    columns.append(np.fromiter((work.unfunded is Unfunded.WAIT for work in works), np.bool_, len(works)))
+    impossible = np.isin(waiting, list(ent.works.impossible))
+    number, first = number_rows([np.where(impossible, waiting, -1), *columns])
+    answers: list[Answer] = []
+    for position in first.tolist():
+        if (never := ent.works.impossible.get(int(waiting[position]))) is not None:
+            answers.append(Answer(Reason(never[0]), never[1], never=True))
+        else:
+            case = Case(*(column[position].item() for column in columns))
+            answers.append(reasons.answer(case, works[position]))
+    return works, [answers[case] for case in number.tolist()]
 
 
-def _facts(
-    ent: Entitlement, rows: np.typing.NDArray[np.int64]
-) -> Iterator[tuple[int, int, int, int, bool, bool, bool, bool, bool, bool, int]]:
-    """Request, leaf, home, promise, express, funded, counted, entitled, cooling, patient and reservation of these rows."""
+def _facts(ent: Entitlement) -> list[IntArray | BoolArray]:
+    """Request, leaf, home, promise, express, funded, counted, entitled, cooling, patient and reservation of all rows."""
     works, now = ent.works, ent.snapshot.now
     reservation = np.full(len(works.leaf), -1, dtype=np.int64)
     for index, one in enumerate(ent.reserved):
         reservation[one.row] = index
     stopped = np.fromiter((work.stopped is not None and work.stopped.at == now for work in ent.snapshot.workloads), np.bool_)
-    columns = (
+    return [
         works.request, works.leaf, works.home, works.promise, works.express, works.funded, ~works.held_before, works.entitled,
         stopped & ~works.candidate, works.patient, reservation,
-    )  # fmt: skip
-    return zip(*(column[rows].tolist() for column in columns), strict=True)
+    ]  # fmt: skip
 
 
 def _rejected(workload: str, reason: str, detail: str) -> WaitingRow:
     return WaitingRow(workload=workload, reason=Reason(reason), not_before=None, never=True, detail=detail)
 
 
-def _detail(ent: Entitlement, one: Reserved | None, stop: Preemption | None, answer: Answer) -> str:
+def _detail(ent: Entitlement, one: Reserved | None, stop: Preemption | None, reason: str) -> str:
     """The reason in words, after what this decision did to it, and before what is kept for it."""
     parts = [] if stop is None else [_stopped(stop)]
-    parts.append(answer.detail)
+    parts.append(reason)
     if one is not None:
         where = "/".join(one.domain) or ent.layout.pools[one.pool]
         span = f"from {clock(one.start)} on, by {clock(one.bound)} at the latest"

@@ -91,7 +91,7 @@ class _Placer:
 
     def _fill(self, nodes: IntArray, level: int, whole: int, rest: int) -> None:
         """Place that many segments and that remainder on nodes of one domain that hold them."""
-        if level >= self.request.level:
+        if level >= self.request.level or self.request.size == 1:
             self._fill_tasks(nodes, level, whole * self.request.size + rest)
             return
         part, offer = self._offers(nodes, level + 1)

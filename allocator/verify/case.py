@@ -70,10 +70,15 @@ class Case:
     def returns(self, row: int, used: IntArray) -> bool:
         """Whether a stopped run would fit where it was beside what is used, shape (3, num_nodes), its own restart put aside."""
         nodes, use = self.run_on(row)
-        again, own = placement_arrays(self.after.shapes[:, row], self.after.placement.get(row, {}))
-        beside = used.copy()
-        beside[:, again] -= own
-        return bool((beside[:, nodes] + use <= self.ent.layout.capacity[:, nodes]).all())
+        beside = used[:, nodes] + use
+        for node, own in zip(*self._restart_on(row), strict=True):
+            beside[:, nodes == node] -= own[:, None]
+        return bool((beside <= self.ent.layout.capacity[:, nodes]).all())
+
+    def _restart_on(self, row: int) -> tuple[list[int], IntArray]:
+        """Nodes on which a workload runs after the decision, and what it uses on each, shape (number of those nodes, 3)."""
+        nodes, use = placement_arrays(self.after.shapes[:, row], self.after.placement.get(row, {}))
+        return nodes.tolist(), use.T
 
     def held_by(self, rows: BoolArray) -> IntArray:
         """GPUs over all pools of the given work, by vertex, shape (num_vertices,)."""

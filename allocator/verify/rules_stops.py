@@ -53,8 +53,9 @@ def max_preemptions(case: Case) -> Iterator[Violation]:
 def licence(case: Case) -> Iterator[Violation]:
     """Ensures that charged work is stopped for the sake of shares only where its leaf holds more than its entitlement;
     neither express starts nor moves need a licence."""
+    beside = case.after.used_kept + case.after.used_express
     for row in np.flatnonzero(_charged_stops(case) & ~case.after.started).tolist():
-        if not _has_licence(case, row) and case.returns(row, case.after.used_kept + case.after.used_express):
+        if not _has_licence(case, row) and case.returns(row, beside):
             market, place = case.ent.market, (case.ent.works.leaf[row], case.ent.works.run_pool[row])
             detail = (
                 f"is stopped, but {case.work(row).allocation} holds {market.held[place]} GPUs "
@@ -79,6 +80,7 @@ def beneficiary(case: Case) -> Iterator[Violation]:
     """Ensures that every stop is for a start in the same decision on one of its nodes or under the same full gpu_limit, or is
     forced by a drain or dead node, and says so."""
     forced, index = case.ent.works.forced, {work.id: row for row, work in enumerate(case.ent.snapshot.workloads)}
+    held = case.after.held.sum(axis=1)
     for row, stop in case.rows.stops.items():
         if forced[row] != Forced.NONE:
             yield from _forced_stop(case, row)
@@ -86,7 +88,7 @@ def beneficiary(case: Case) -> Iterator[Violation]:
         if not stop.beneficiaries:
             yield Violation("beneficiary", case.id(row), "is stopped for nobody")
         nodes = set(case.run_on(row)[0].tolist())
-        shared = case.limited(row, case.after.held.sum(axis=1))
+        shared = case.limited(row, held)
         for name in stop.beneficiaries:
             if name == case.id(row):
                 yield Violation("beneficiary", case.id(row), "is stopped for itself")
@@ -136,6 +138,7 @@ def charged_first(case: Case) -> Iterator[Violation]:
 
 def minimal(case: Case) -> Iterator[Violation]:
     """Ensures that no stop could be taken back with all the rest unchanged."""
+    held = case.after.held.sum(axis=1)
     for row in np.flatnonzero(case.after.voluntary).tolist():
-        if case.returns(row, case.after.used) and not case.limited(row, case.after.held.sum(axis=1)):
+        if case.returns(row, case.after.used) and not case.limited(row, held):
             yield Violation("minimal", case.id(row), "is stopped, but would still fit where it ran")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from allocator.epoch.afterthoughts import only_gpus_bind
 from allocator.epoch.problem import EpochProblem
 from allocator.epoch.solution import EpochSolution, value_of
 from allocator.models.greedy.relaxation import Relaxation
@@ -22,16 +23,24 @@ MANY_CHOICES = 750
 """Offers, victims and promotions from which on this pays: measured, below it CP-SAT alone proves the optimum sooner."""
 
 
+MOSTLY = 0.9
+"""Part of the offers for which this relaxation is tight from which on it pays: GPUs alone bind, and no segments."""
+
+
 def pays(problem: EpochProblem) -> bool:
-    """Whether the problem is large enough for this step."""
-    return len(problem.offers.work) + len(problem.victims.work) + len(problem.promotions.work) >= MANY_CHOICES
+    """Whether the problem is large enough for this step, and such that what it leaves out costs little."""
+    offers = problem.offers
+    if len(offers.work) + len(problem.victims.work) + len(problem.promotions.work) < MANY_CHOICES or not len(offers.work):
+        return False
+    tight = only_gpus_bind(problem)[offers.shape] & (offers.segment_level < 0)
+    return float(tight.mean()) >= MOSTLY
 
 
 def solve(problem: EpochProblem, limits: Limits, guess: EpochSolution | None = None) -> EngineResult:
     """Choose who starts and who stops by the relaxation, place that, and say what no decision can be better than."""
     fine = FINE * 1000 * problem.step_gpus
-    relaxation = Relaxation(problem)
-    choices, bound = relaxation.solve_whole(limits.seconds, max(fine, limits.gap), limits.seed)
+    relaxation = Relaxation(problem, merged=False)
+    choices, bound = relaxation.solve_whole(limits.seconds, max(fine, limits.gap), limits.seed, guess)
     least = math.ceil(bound) if math.isfinite(bound) else None
     if choices is None:
         return EngineResult(NAME, Status.UNKNOWN, None, None, least)

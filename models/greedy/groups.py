@@ -40,10 +40,10 @@ class Groups:
     """Classes that one capacity row covers: nodes that are wholly free or held by one victim go together, without loss.
 
     `most` has shape (num_forms, num_groups), `free` (3, num_groups); victim `victim[i]` leaves `leaves[:, i]` in group
-    `leaves_in[i]`.
+    `leaves_in[i]`. `node` is the node of a group that is one node, -1 of all others, shape (num_groups,).
     """
 
-    def __init__(self, problem: EpochProblem, first: IntArray) -> None:
+    def __init__(self, problem: EpochProblem, first: IntArray, *, merged: bool = True) -> None:
         classes, shapes = problem.classes, problem.shapes
         owner, victim, need = [], [], []
         for k, residents in enumerate(classes.residents):
@@ -59,15 +59,19 @@ class Groups:
         wanted = shapes.need[:, first, None]
         units = np.where(wanted > 0, room[:, None, :] // np.maximum(wanted, 1), UNLIMITED).min(axis=0, initial=UNLIMITED)
         units = np.where(open_to, np.maximum(units, 0), 0) * classes.size
-        group = _group(classes.free[GPUS], room, open_to, _holders(problem))
+        many = merged and len(classes.nodes) > MOST_CLASSES
+        group = _group(many, classes.free[GPUS], room, open_to, _holders(problem))
         num_groups = int(group.max(initial=-1)) + 1
         self.most = np.zeros((len(first), num_groups), dtype=np.int64)
         self.free = np.zeros((3, num_groups), dtype=np.int64)
         _add_columns(self.most, group, units)
         _add_columns(self.free, group, np.minimum(classes.free, UNLIMITED) * classes.size)
+        self.node = np.full(num_groups, -1)
+        alone = (np.bincount(group, minlength=num_groups)[group] == 1) & (classes.size == 1)
+        self.node[group[alone]] = node[alone]
         self.victim = np.array(victim, dtype=np.int64)
         self.leaves_in, self.leaves = group[held_in], leaves * classes.size[held_in]
-        self.cuts = list(_cuts(problem, group, room[GPUS], shapes.need[GPUS, first])) if len(node) <= MOST_CLASSES else []
+        self.cuts = list(_cuts(problem, group, room[GPUS], shapes.need[GPUS, first])) if not many else []
 
 
 def _add_columns(total: IntArray, index: IntArray, columns: IntArray) -> None:
@@ -81,9 +85,9 @@ def _holders(problem: EpochProblem) -> IntArray:
     return np.array([sum(int(weight[r]) for r, _ in own) for own in problem.classes.residents], dtype=np.int64)
 
 
-def _group(free: IntArray, room: IntArray, open_to: BoolArray, holders: IntArray) -> IntArray:
+def _group(many: bool, free: IntArray, room: IntArray, open_to: BoolArray, holders: IntArray) -> IntArray:
     """The group of each class: its own, or shared with all that are alike where that loses nothing."""
-    alike = np.full(len(free), len(free) > MOST_CLASSES) | (holders == 0) | ((holders == 1) & (free == 0))
+    alike = np.full(len(free), many) | (holders == 0) | ((holders == 1) & (free == 0))
     index: dict[tuple[object, ...], int] = {}
     found = []
     for k in range(len(free)):

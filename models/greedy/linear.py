@@ -100,8 +100,11 @@ class LinearModel:
         """Change the bounds of a column of the loaded model."""
         self._solver.changeColBounds(column, lower, upper)
 
-    def solve_whole(self, num_columns: int, limits: WholeLimits) -> WholeAnswer:
-        """The optimum with the first columns whole numbers, or what is known of it at the limits. For a model that is new."""
+    def solve_whole(self, num_columns: int, limits: WholeLimits, guess: FloatArray | None = None) -> WholeAnswer:
+        """The optimum with the first columns whole numbers, or what is known of it at the limits. For a model that is new.
+
+        `guess` are values of the first columns to begin with; it is worth nothing where they are not allowed.
+        """
         solver = self._solver
         for column in range(num_columns):
             solver.changeColIntegrality(column, highspy.HighsVarType.kInteger)
@@ -113,6 +116,8 @@ class LinearModel:
         for name, setting in settings.items():
             if solver.setOptionValue(name, setting) != highspy.HighsStatus.kOk:
                 raise ValueError(f"HiGHS refuses {setting!r} for its option {name}")
+        if guess is not None:
+            solver.setSolution(num_columns, np.arange(num_columns, dtype=np.int32), guess)
         solver.run()
         info = solver.getInfo()
         found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible

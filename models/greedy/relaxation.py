@@ -11,9 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from allocator.epoch.problem import EpochProblem, restarts_of
-from allocator.epoch.solution import fragmentation_value, steps_between
+from allocator.epoch.solution import EpochSolution, fragmentation_value
 from allocator.models.greedy.groups import Groups, forms_of
+from allocator.models.greedy.licence import gpus_decide
 from allocator.models.greedy.linear import FloatArray, LinearModel, WholeLimits
+from allocator.models.greedy.spread import least_spread
+from allocator.models.greedy.steps import steps_of
 from allocator.topology.layout import CPUS, GPUS, MEMORY, UNLIMITED, IntArray
 
 COST_UNIT = 3.6e6
@@ -32,10 +35,16 @@ class Relaxed:
 
 
 class Relaxation:
-    """Columns are `num_choices` offers, victims and promotions in this order, then counts and steps of the curves."""
+    """Columns are `num_choices` offers, victims and promotions in this order, then counts and steps of the curves.
 
-    def __init__(self, problem: EpochProblem) -> None:
-        self.problem = problem
+    Parameters
+    ----------
+    merged
+        Many classes are merged (`Groups`): weaker, and faster.
+    """
+
+    def __init__(self, problem: EpochProblem, *, merged: bool = True) -> None:
+        self.problem, self._merged = problem, merged
         self.num_offers, self.num_victims = len(problem.offers.work), len(problem.victims.work)
         self.num_choices = self.num_offers + self.num_victims + len(problem.promotions.work)
         self._rows = LinearModel()
@@ -64,15 +73,28 @@ class Relaxation:
         found = self._rows.solve(self.num_choices)
         return None if found is None else Relaxed((found[0] + self._constant) * COST_UNIT, found[1])
 
-    def solve_whole(self, seconds: float, gap: float, seed: int) -> tuple[FloatArray | None, float]:
+    def solve_whole(
+        self, seconds: float, gap: float, seed: int, guess: EpochSolution | None = None
+    ) -> tuple[FloatArray | None, float]:
         """Whole choices instead of fractions: the best that is found, None if nothing is, and a bound on every decision.
 
-        `gap` and the bound are in 1/1000 GPU-second. Every decision satisfies what is stated here, and what is not stated
-        (topology, spread, broken-up nodes) only costs, but that nodes which keep breaks up may be filled after all.
+        `gap` and the bound are in 1/1000 GPU-second, `guess` is a decision to begin with. Every decision satisfies what is
+        stated here, and what is not stated (topology, broken-up nodes, most of spread) only costs, but that nodes which keep
+        breaks up may be filled after all.
         """
-        answer = self._rows.solve_whole(self.num_choices, WholeLimits(seconds, gap / COST_UNIT, seed))
+        answer = self._rows.solve_whole(self.num_choices, WholeLimits(seconds, gap / COST_UNIT, seed), self._choices_of(guess))
         broken = fragmentation_value(self.problem, self.problem.whole_placed)
         return answer.values, (answer.bound + self._constant) * COST_UNIT - broken
+
+    def _choices_of(self, solution: EpochSolution | None) -> FloatArray | None:
+        """What a decision chooses, shape (num_choices,)."""
+        if solution is None:
+            return None
+        chosen = np.zeros(self.num_choices)
+        chosen[sorted(solution.starts)] = 1.0
+        chosen[[self.num_offers + r for r in sorted(solution.stops)]] = 1.0
+        chosen[[self.num_offers + self.num_victims + u for u in sorted(solution.promotions)]] = 1.0
+        return chosen
 
     @property
     def num_columns(self) -> int:
@@ -86,7 +108,8 @@ class Relaxation:
         for row in problem.limits:
             if row.kept > row.limit:
                 self._upper[row.offers] = 0.0
-        costs = np.concatenate([-problem.offers.gain, problem.victims.cost, np.zeros(len(problem.promotions.work))])
+        starts = least_spread(problem) - problem.offers.gain
+        costs = np.concatenate([starts, problem.victims.cost, np.zeros(len(problem.promotions.work))])
         self._start, self._stop, self._promote = np.split(
             self._rows.columns(costs / COST_UNIT, self._upper), [self.num_offers, self.num_offers + self.num_victims]
         )
@@ -111,7 +134,7 @@ class Relaxation:
         problem, shapes = self.problem, self.problem.shapes
         form, first = forms_of(problem)
         need = shapes.need[:, first]
-        room = Groups(problem, first)
+        room = Groups(problem, first, merged=self._merged)
         of_form, of_group = np.nonzero(room.most)
         count = self._rows.columns(np.zeros(len(of_form)), room.most[of_form, of_group])
         balance = self._rows.rows(0.0, np.zeros(len(first)))
@@ -128,9 +151,10 @@ class Relaxation:
             inside = row[room.leaves_in] >= 0
             self._rows.put(row[room.leaves_in[inside]], self._stop[room.victim[inside]], -room.leaves[resource, inside])
         self._packing(room, need[GPUS], count, of_form, of_group)
-        self._licence(room, count[shapes.express[first[of_form]]], of_group[shapes.express[first[of_form]]])
+        express = np.flatnonzero(shapes.express[first[of_form]])
+        self._licence(room, count[express], of_group[express], need[GPUS, of_form[express]])
 
-    def _licence(self, room: Groups, express: IntArray, of_group: IntArray) -> None:
+    def _licence(self, room: Groups, express: IntArray, of_group: IntArray, need: IntArray) -> None:
         """Charged work without a licence stops only where express units lie, or to move."""
         unlicensed = np.flatnonzero(~self.problem.victims.licensed)
         row = np.full(self.num_victims, -1)
@@ -144,6 +168,24 @@ class Relaxation:
         for victim, offers in restarts_of(self.problem.offers).items():
             if row[victim] >= 0:
                 self._rows.put(row[[victim]], self._start[offers], -1.0)
+        decided, restarts = gpus_decide(self.problem), restarts_of(self.problem.offers)
+        for r in unlicensed.tolist():
+            nodes = self.problem.victims.nodes[r]
+            if len(nodes) == 1 and nodes[0] in room.node and decided[nodes[0]]:
+                own = np.isin(of_group, room.leaves_in[room.victim == r])
+                self._needed_place(room, r, self._start[restarts.get(r, [])], express[own], need[own])
+
+    def _needed_place(self, room: Groups, r: int, restart: IntArray, express: IntArray, need: IntArray) -> None:
+        """On its only node: express units take so much of what is free or left by others that the victim does not fit there."""
+        problem, node = self.problem, int(self.problem.victims.nodes[r][0])
+        others = (room.node[room.leaves_in] == node) & (room.victim != r)
+        left = room.leaves[GPUS, others]
+        most = int(problem.free[GPUS, node] + problem.late[GPUS, node]) + 1 + int(left.sum())
+        row = self._rows.rows(-float(left.sum()), np.array([np.inf]))[0]
+        self._rows.put(row, express, need)
+        self._rows.put(row, self._stop[[r]], -float(most))
+        self._rows.put(row, self._stop[room.victim[others]], -left)
+        self._rows.put(row, restart, float(most))
 
     def _packing(self, room: Groups, need: IntArray, count: IntArray, of_form: IntArray, of_group: IntArray) -> None:
         """Units of a size use whole multiples of it: on one node, what a victim holds cuts more than its own GPUs from them."""
@@ -197,12 +239,11 @@ class Relaxation:
         lows, owner, slopes, lengths = [], [], [], []
         for t, term in enumerate(self.problem.shares):
             low = term.base - int(victims.gpus[term.victims].sum())
-            high = term.base + int(offers.gpus[term.offers].sum() + promotions.gpus[term.promotions].sum())
             lows.append(low - term.base)
-            for start, stop, slope in steps_between(term.curve, low, high):
+            for steps in steps_of(self.problem, term):
                 owner.append(t)
-                slopes.append(slope)
-                lengths.append(stop - start)
+                slopes.append(steps.rise / steps.gpus)
+                lengths.append(steps.gpus * steps.number)
             self._constant += (term.curve.value(low) - term.curve.value(term.base)) / COST_UNIT
         held = np.array(lows, dtype=np.float64)
         row = self._rows.rows(held, held)

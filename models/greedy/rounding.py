@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Sequence, Set
 
 import numpy as np
 
@@ -150,3 +150,11 @@ def lanes_of(problem: EpochProblem) -> list[list[int]]:
     order = np.argsort(lane, kind="stable")
     lanes: list[list[int]] = [own.tolist() for own in np.split(order, np.flatnonzero(np.diff(lane[order])) + 1) if len(own)]
     return sorted(lanes)
+
+
+def places_in_lanes(lanes: Sequence[Sequence[int]], num_offers: int) -> tuple[IntArray, IntArray]:
+    """The lane of each offer and its place there, both of shape (num_offers,)."""
+    lane, at = np.zeros(num_offers, dtype=np.int64), np.zeros(num_offers, dtype=np.int64)
+    for number, members in enumerate(lanes):
+        lane[members], at[members] = number, np.arange(len(members))
+    return lane, at

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from allocator.epoch.solution import EpochSolution
 from allocator.models.greedy.linear import FloatArray
 from allocator.models.greedy.objective import value_of_state
 from allocator.models.greedy.relaxation import Relaxation, Relaxed
-from allocator.models.greedy.rounding import Rounding
+from allocator.models.greedy.rounding import Rounding, places_in_lanes
 from allocator.models.greedy.variables import State
 
 EFFORT = 40
@@ -27,8 +27,11 @@ MOST_COLUMNS = 250_000
 LARGE = 8.0
 """GPUs that a fraction leaves open from which on it is worth a branch; one node."""
 
-COMPLETIONS = 3
-"""Solves in which all fractions are rounded at once, before the rest is rounded without."""
+COMPLETIONS = 10
+"""Times that fractions are rounded and the relaxation solved again, before the rest is rounded without."""
+
+COMPLETION_EFFORT = 3
+"""What these cost together at most, in solves: each starts from where the last one ended."""
 
 TOLERANCE = 0.002
 """Share of the cluster's time that no further solve is spent on."""
@@ -47,15 +50,19 @@ class Search:
     """Depth first while a large piece is split, then from the open node with the best bound, until the effort is spent."""
 
     def __init__(self, problem: EpochProblem) -> None:
-        self.relaxation, self.rounding = Relaxation(problem), Rounding(problem)
+        self.rounding = Rounding(problem)
         self.best, self.value = EpochSolution(), 0
         self._state: State | None = None
         self._gpus = np.concatenate([problem.offers.gpus, problem.victims.gpus, problem.promotions.gpus])
         self._tolerance = TOLERANCE * 1000 * problem.step_gpus
-        self._left = min(EFFORT, MOST_COLUMNS // max(1, self.relaxation.num_columns))
+        self._left = EFFORT if len(self._gpus) <= MOST_COLUMNS else 0
+        if self._left:
+            self.relaxation = Relaxation(problem)
+            self._left = min(EFFORT, MOST_COLUMNS // max(1, self.relaxation.num_columns))
         self._open: list[tuple[float, int, Fixed]] = []
         self._pushed = 0
-        self._place_in_lane = {j: (members, at) for members in self.rounding.lanes for at, j in enumerate(members)}
+        self._num_offers = len(problem.offers.work)
+        self._lane, self._at = places_in_lanes(self.rounding.lanes, self._num_offers)
 
     def run(self) -> EpochSolution:
         """The best decision found; where the relaxation finds none, what fills free GPUs, or keep."""
@@ -65,7 +72,7 @@ class Search:
             if branch is None and self._open:
                 branch = heapq.heappop(self._open)[2]
         if self.value == 0:
-            self._consider(np.zeros(self.relaxation.num_choices))
+            self._consider(np.zeros(len(self._gpus)))
         self._exchange()
         return self.best
 
@@ -108,20 +115,32 @@ class Search:
         return found.value < self.value - self._tolerance
 
     def _complete(self, fixed: Fixed, found: Relaxed) -> None:
-        """Round all fractions, see what the relaxation makes of it, and round what is left after some solves for good."""
+        """Round what is clear and the largest piece, see what the relaxation makes of it, and go on; then round for good."""
+        left = self._left
         for _ in range(COMPLETIONS):
-            split = np.flatnonzero(np.abs(found.chosen - np.round(found.chosen)) > INTEGRAL).tolist()
-            if not split:
+            split = np.flatnonzero(np.abs(found.chosen - np.round(found.chosen)) > INTEGRAL)
+            if not len(split):
                 break
-            fixed = dict(fixed)
-            clear = [k for k in split if abs(found.chosen[k] - HALF) >= CLEAR] or split[:1]
-            for k in clear:
-                fixed.update(self._round_up(k) if found.chosen[k] >= HALF else self._round_down(k))
-            again = self._solve(fixed)
+            largest = split[np.argmax(self._gpus[split])]
+            clear = np.abs(found.chosen[split] - HALF) >= CLEAR
+            again = self._rounded(fixed, found, [largest, *split[clear & (split != largest)]])
             if again is None:
                 break
-            found = again
+            fixed, found = again
+        self._left = max(self._left, left - COMPLETION_EFFORT)
         self._consider(found.chosen)
+
+    def _rounded(self, fixed: Fixed, found: Relaxed, chosen: Sequence[int]) -> tuple[Fixed, Relaxed] | None:
+        """The relaxation with these rounded; only those that are rounded down where all together leave nothing to gain."""
+        down = [k for k in chosen if found.chosen[k] < HALF]
+        for some in (chosen, down) if 0 < len(down) < len(chosen) else (chosen,):
+            rounded = dict(fixed)
+            for k in some:
+                rounded.update(self._round_up(k) if found.chosen[k] >= HALF else self._round_down(k))
+            again = self._solve(rounded)
+            if again is not None:
+                return rounded, again
+        return None
 
     def _consider(self, chosen: FloatArray) -> None:
         self._left -= ROUNDING_EFFORT
@@ -137,10 +156,14 @@ class Search:
 
     def _round_up(self, k: int) -> Fixed:
         """One more of a lane, and so all before it."""
-        members, at = self._place_in_lane.get(k, ([k], 0))
+        members, at = self._place_in_lane(k)
         return dict.fromkeys(members[: at + 1], 1)
 
     def _round_down(self, k: int) -> Fixed:
         """No more of a lane."""
-        members, at = self._place_in_lane.get(k, ([k], 0))
+        members, at = self._place_in_lane(k)
         return dict.fromkeys(members[at:], 0)
+
+    def _place_in_lane(self, k: int) -> tuple[Sequence[int], int]:
+        """The lane of a choice and its place there; what is no offer is alone."""
+        return (self.rounding.lanes[self._lane[k]], int(self._at[k])) if k < self._num_offers else ([k], 0)
