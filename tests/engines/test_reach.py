@@ -40,7 +40,8 @@ def _problem(snapshot: Snapshot, *works: Workload) -> EpochProblem:
 
 
 def _on_offer(problem: EpochProblem) -> set[str]:
-    return {problem.names[row] for row in problem.offers.work.tolist()}
+    """What waits and is on offer; what runs may be on offer to start again elsewhere."""
+    return {problem.names[row] for row in problem.offers.work[problem.offers.victim < 0].tolist()}
 
 
 def _run(snapshot: Snapshot, key: str, nodes: int, *, protected: bool) -> Workload:
