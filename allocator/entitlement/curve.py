@@ -66,6 +66,14 @@ class Curve:
             total += slope * (stop - start)
         return total + self.slopes[last] * (gpus - self.points[last])
 
+    def values(self, gpus: IntArray) -> IntArray:
+        """Costs of holding these many GPUs, the same shape."""
+        points, slopes = np.array(self.points), np.array(self.slopes)
+        at_points = self.base + np.concatenate([[0], np.cumsum(slopes[:-1] * np.diff(points))])
+        last = np.searchsorted(points, gpus, side="right") - 1
+        costs: IntArray = at_points[last] + slopes[last] * (gpus - points[last])
+        return costs
+
 
 @dataclass(frozen=True, slots=True)
 class _Deviation:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import groupby, pairwise
 from typing import NamedTuple
+
+import numpy as np
 
 from allocator.epoch.problem import EpochProblem, ShareTerm
 from allocator.epoch.solution import steps_between
+from allocator.topology.layout import IntArray
 
 MOST_MEMBERS = 200
 """With more workloads under a vertex nearly every number of GPUs can be reached."""
@@ -37,14 +39,17 @@ def steps_of(problem: EpochProblem, term: ShareTerm) -> Iterator[Steps]:
         for start, stop, slope in steps_between(term.curve, low, low + sum(sizes)):
             yield Steps(1, slope, stop - start)
         return
-    values = [(gpus, term.curve.value(low + gpus)) for gpus in sums_of(sizes)]
-    for (gpus, rise), equal in groupby((stop - start, end - begin) for (start, begin), (stop, end) in pairwise(values)):
-        yield Steps(gpus, rise, sum(1 for _ in equal))
+    sums = sums_of(sizes)
+    gpus, rise = np.diff(sums), np.diff(term.curve.values(low + sums))
+    first = np.flatnonzero((np.diff(gpus, prepend=0) != 0) | (np.diff(rise, prepend=0) != 0))
+    number = np.diff(first, append=len(gpus))
+    yield from map(Steps, gpus[first].tolist(), rise[first].tolist(), number.tolist())
 
 
-def sums_of(sizes: Iterable[int]) -> list[int]:
+def sums_of(sizes: Iterable[int]) -> IntArray:
     """All sums of some of these numbers, ascending, 0 among them."""
     reached = 1
     for size in sizes:
         reached |= reached << size
-    return [at for at, bit in enumerate(reversed(f"{reached:b}")) if bit == "1"]
+    digits = np.frombuffer(f"{reached:b}".encode(), dtype=np.uint8)
+    return np.flatnonzero(digits[::-1] == ord("1"))

@@ -110,6 +110,7 @@ def test_is_convex_and_never_negative(drawn: tuple[Case, IntArray]) -> None:
     case, held = drawn
     for curve in curves_of(case, held, Policy(horizon=case.horizon)).values():
         values = [curve.value(x) for x in range(curve.points[-1] + 3 if curve.points[-1] < 200 else 200)]
+        assert curve.values(np.arange(len(values))).tolist() == values
         steps = [b - a for a, b in pairwise(values)]
         assert steps == sorted(steps)
         assert min(values) >= 0
