@@ -240,13 +240,10 @@ def _is_fallback(plan: Plan, notes: list[str]) -> bool:
 
 def _bound_of(answers: Answers, value: int) -> tuple[int | None, list[str]]:
     """The tightest bound that a decision of this value does not refute, and notes on those that it does."""
-    bounds = {result.engine: result.bound for result in answers.results if result.bound is not None}
-    standing = [bound for bound in bounds.values() if bound <= value]
-    refuted = [
-        f"{engine}: its bound {bound} lies above the value {value} of this decision"
-        for engine, bound in bounds.items()
-        if bound > value
-    ]
+    bounds = [(result.engine, result.bound) for result in answers.results if result.bound is not None]
+    standing = [bound for _, bound in bounds if bound <= value]
+    above = ((engine, bound) for engine, bound in bounds if bound > value)
+    refuted = [f"{engine}: its bound {bound} lies above the value {value} of this decision" for engine, bound in above]
     return max(standing, default=None), refuted
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from allocator.engine.clock import Clock
 from allocator.epoch import EpochProblem, EpochSolution
+from allocator.epoch.afterthoughts import misplaced, overlooked
 from allocator.epoch.solution import value_of
 from allocator.models.greedy import solver as greedy
 from allocator.models.greedy.bound import pays
@@ -57,10 +58,12 @@ class Answers:
             self.notes.append(f"{result.engine}: {result.note or result.status.value}")
 
     def closed(self, gap: int) -> bool:
-        """Whether some value is proven up to the gap."""
+        """Whether some value is proven up to the gap, by an answer that the last pass need not mend at a price."""
         bound = max((result.bound for result in self.results if result.bound is not None), default=None)
-        # A value below the bound breaks a rule that only the last pass mends, at a price: it closes nothing.
-        return bound is not None and any(r.value is not None and 0 <= r.value - bound <= gap for r in self.results)
+        if bound is None:
+            return False
+        near = (r.solution for r in self.results if r.value is not None and 0 <= r.value - bound <= gap)
+        return any(s is not None and not (overlooked(self.problem, s) or misplaced(self.problem, s)) for s in near)
 
 
 def first_answer(problem: EpochProblem, clock: Clock) -> Answers:

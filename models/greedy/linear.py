@@ -122,10 +122,10 @@ class LinearModel:
         info = solver.getInfo()
         found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
         values = np.array(solver.getSolution().col_value[:num_columns]) if found else None
-        return WholeAnswer(values, float(info.mip_dual_bound) - self._tolerance())
+        return WholeAnswer(values, float(info.mip_dual_bound) - self.tolerance())
 
-    def _tolerance(self) -> float:
-        """How far above the truth the bound may lie: a reduced cost or a dual may be off by a tenth of the primal tolerance,
+    def tolerance(self) -> float:
+        """How far above the truth a bound may lie: a reduced cost or a dual may be off by a tenth of the primal tolerance,
         which counts once for each unit that its column or row can move; a node may be cut off a primal tolerance too early.
         """
         moves = sum(float(upper.sum()) for upper in self._upper)

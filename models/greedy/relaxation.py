@@ -5,6 +5,7 @@ HiGHS solves it in milliseconds, and in less from where it was once some of its 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -73,18 +74,28 @@ class Relaxation:
         found = self._rows.solve(self.num_choices)
         return None if found is None else Relaxed((found[0] + self._constant) * COST_UNIT, found[1])
 
+    def bound_of(self, optimum: Relaxed) -> int:
+        """What no decision is better than, in 1/1000 GPU-second, if nothing was fixed where this optimum was found.
+
+        Every decision satisfies what is stated here, and what is not stated (topology, broken-up nodes, most of spread) only
+        costs, but that nodes which keep breaks up may be filled after all.
+        """
+        return math.ceil(optimum.value - self._rows.tolerance() * COST_UNIT) - self._broken
+
     def solve_whole(
         self, seconds: float, gap: float, seed: int, guess: EpochSolution | None = None
     ) -> tuple[FloatArray | None, float]:
         """Whole choices instead of fractions: the best that is found, None if nothing is, and a bound on every decision.
 
-        `gap` and the bound are in 1/1000 GPU-second, `guess` is a decision to begin with. Every decision satisfies what is
-        stated here, and what is not stated (topology, broken-up nodes, most of spread) only costs, but that nodes which keep
-        breaks up may be filled after all.
+        `gap` and the bound are in 1/1000 GPU-second, `guess` is a decision to begin with. It is a bound as that of `bound_of`.
         """
         answer = self._rows.solve_whole(self.num_choices, WholeLimits(seconds, gap / COST_UNIT, seed), self._choices_of(guess))
-        broken = fragmentation_value(self.problem, self.problem.whole_placed)
-        return answer.values, (answer.bound + self._constant) * COST_UNIT - broken
+        return answer.values, (answer.bound + self._constant) * COST_UNIT - self._broken
+
+    @property
+    def _broken(self) -> int:
+        """What the nodes and racks cost that keep breaks up."""
+        return fragmentation_value(self.problem, self.problem.whole_placed)
 
     def _choices_of(self, solution: EpochSolution | None) -> FloatArray | None:
         """What a decision chooses, shape (num_choices,)."""

@@ -15,7 +15,7 @@ from allocator.models.greedy.relaxation import Relaxation, Relaxed
 from allocator.models.greedy.rounding import Rounding, places_in_lanes
 from allocator.models.greedy.variables import State
 
-EFFORT = 30
+EFFORT = 26
 """Solves of the relaxation, each about a millisecond at 1,024 GPUs."""
 
 ROUNDING_EFFORT = 3
@@ -47,11 +47,20 @@ Fixed = Mapping[int, int]
 
 
 class Search:
-    """Depth first while a large piece is split, then from the open node with the best bound, until the effort is spent."""
+    """Depth first while a large piece is split, then from the open node with the best bound, until the effort is spent.
+
+    Attributes
+    ----------
+    best, value
+        The best decision found, and what it is worth.
+    bound
+        What no decision is better than; None if the relaxation was not solved.
+    """
 
     def __init__(self, problem: EpochProblem) -> None:
         self.rounding = Rounding(problem)
         self.best, self.value = EpochSolution(), 0
+        self.bound: int | None = None
         self._state: State | None = None
         self._gpus = np.concatenate([problem.offers.gpus, problem.victims.gpus, problem.promotions.gpus])
         self._tolerance = TOLERANCE * 1000 * problem.step_gpus
@@ -64,8 +73,8 @@ class Search:
         self._num_offers = len(problem.offers.work)
         self._lane, self._at = places_in_lanes(self.rounding.lanes, self._num_offers)
 
-    def run(self) -> EpochSolution:
-        """The best decision found; where the relaxation finds none, what fills free GPUs, or keep."""
+    def run(self) -> None:
+        """Find a good decision; where the relaxation finds none, what fills free GPUs, or keep."""
         branch: Fixed | None = {}
         while branch is not None and self._left > 0:
             branch = self._visit(branch)
@@ -74,7 +83,6 @@ class Search:
         if self.value == 0:
             self._consider(np.zeros(len(self._gpus)))
         self._exchange()
-        return self.best
 
     def _exchange(self) -> None:
         """Small exchanges that no rounding has found, on top of the best."""
@@ -109,6 +117,8 @@ class Search:
         """The relaxation, if it leaves something to gain."""
         self._left -= 1
         found = self.relaxation.solve(fixed)
+        if found and not fixed:
+            self.bound = self.relaxation.bound_of(found)
         return found if found and self._promising(found) else None
 
     def _promising(self, found: Relaxed) -> bool:

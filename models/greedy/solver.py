@@ -13,9 +13,16 @@ NAME = "greedy"
 
 
 def solve(problem: EpochProblem, limits: Limits, guess: EpochSolution | None = None) -> EngineResult:
-    """A feasible answer in milliseconds. Needs neither limits nor guess: its effort is counted, so that it is deterministic."""
-    solution = EpochSolution() if nothing_to_decide(problem) else Search(problem).run()
-    return EngineResult(NAME, Status.FEASIBLE, solution, value_of(problem, solution), None)
+    """A feasible answer in milliseconds, and the bound of the relaxation that it begins with.
+
+    Needs neither limits nor guess: its effort is counted, so that it is deterministic.
+    """
+    if nothing_to_decide(problem):
+        return EngineResult(NAME, Status.OPTIMAL, EpochSolution(), 0, 0)
+    search = Search(problem)
+    search.run()
+    value = value_of(problem, search.best)
+    return EngineResult(NAME, Status.OPTIMAL if value == search.bound else Status.FEASIBLE, search.best, value, search.bound)
 
 
 def nothing_to_decide(problem: EpochProblem) -> bool:

@@ -136,5 +136,9 @@ def test_where_nothing_is_to_be_decided_the_search_finds_nothing() -> None:
         problem = compile_epoch(entitle(tiny_contract(seed)))
         if solver.nothing_to_decide(problem):
             quiet += 1
-            assert Search(problem).run() == EpochSolution()
+            search = Search(problem)
+            search.run()
+            assert search.best == EpochSolution()
+            assert search.bound is None or search.bound <= 0
+            assert solver.solve(problem, Limits(0.0)).bound == 0
     assert quiet > 3
