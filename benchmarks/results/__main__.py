@@ -24,13 +24,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("studies", nargs="*", help="names of studies; absent: all")
     usual = Size()
     parser.add_argument("--gpus", type=int, default=usual.gpus, help="of the organisation")
+    parser.add_argument("--pools", type=int, default=usual.pools, choices=(1, 3), help="of the organisation")
     parser.add_argument("--days", type=int, default=usual.days, help="of the organisation")
     parser.add_argument("--seeds", type=int, default=usual.seeds, help="how many of each")
     parser.add_argument("--logs", type=Path, help="folder of job logs")
     parser.add_argument("--out", type=Path, required=True, help="folder for all results")
     parser.add_argument("--report", type=Path, help="page to write")
     asked = parser.parse_args(arguments)
-    size = Size(gpus=asked.gpus, days=asked.days, seeds=asked.seeds)
+    size = Size(gpus=asked.gpus, pools=asked.pools, days=asked.days, seeds=asked.seeds)
     known = list(studies(size, asked.logs))
     names = [study.name for study in known]
     if unknown := [name for name in asked.studies if name not in names]:

@@ -54,7 +54,7 @@ draws of seeds and days leave 0 out ([how](metrics.md#intervals)). A dash says t
 
 ## What to beware of
 
-- The organisation is synthetic ({gpus} GPUs in three pools, {days} days): its shape is that of published marginals, its users
+- The organisation is synthetic ({gpus} GPUs in {pools}, {days} days): its shape is that of published marginals, its users
   do not react to what they get, and a small cluster has few gangs that are large. Compare rows with rows, not with production.
 - Only our own policy charges time, so that *delivered* says nothing of the others; *useful* is fair to all.
 - The defaults were set before these replays were made, on other traces; see the last table but those of logs for what other
@@ -66,7 +66,13 @@ draws of seeds and days leave 0 out ([how](metrics.md#intervals)). A dash says t
 
 def page_of(size: Size, command: str, found: Sequence[tuple[Study, Found]]) -> str:
     """The whole page as Markdown."""
-    parts = ["# Results", "", ABOUT.format(gpus=size.gpus, days=size.days, command=command)]
+    parts = [
+        "# Results",
+        "",
+        ABOUT.format(
+            gpus=size.gpus, pools="one pool" if size.pools == 1 else f"{size.pools} pools", days=size.days, command=command
+        ),
+    ]
     for study, answer in found:
         parts += [f"## {study.heading}", "", study.about, "", *_table(study, answer), "", *_said(study, answer), ""]
     return "\n".join([*parts, "## What the columns are", "", *_definitions()]) + "\n"

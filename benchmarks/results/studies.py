@@ -48,9 +48,10 @@ LOGS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How much is played: an organisation of so many GPUs and days, and how many seeds of it."""
+    """How much is played: an organisation of so many GPUs in one pool or three, so many days, and how many seeds of it."""
 
     gpus: int = 256
+    pools: int = 3
     days: int = 7
     seeds: int = 3
 
@@ -85,7 +86,7 @@ def studies(size: Size, logs: Path | None) -> Iterator[Study]:
 
 
 def _policies(size: Size, load: float) -> Study:
-    seeds = f"Seeds 1 to {size.seeds}, node failures on, three pools."
+    seeds = f"Seeds 1 to {size.seeds}, node failures on."
     about = f"{seeds} A quarter of the users keep idle sessions where a policy lets them."
     return Study(
         name=f"load-{load}",
@@ -117,7 +118,7 @@ def _log(name: str, logs: Path) -> Study:
 
 
 def _organisation(size: Size, load: float) -> dict[str, Any]:
-    return {"gpus": size.gpus, "days": str(size.days), "pools": 3, "load": load}
+    return {"gpus": size.gpus, "days": str(size.days), "pools": size.pools, "load": load}
 
 
 def _rivals() -> list[dict[str, Any]]:
