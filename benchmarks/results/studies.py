@@ -1,0 +1,133 @@
+"""What is played: policies at several loads, one setting at a time, and real logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from allocator.whatif import Scenario, read_scenario
+
+OURS = "budgets_greedy"
+BASELINES = ("priority_optout", "priority_classes", "partitions", "fair_tree", "drf", "fifo_backfill")
+LOADS = (1.06, 1.2, 1.5)
+USUAL_LOAD = 1.2
+
+FIRST_OF_CALIBRATION = 101
+"""Settings are tried on seeds from here on, and reported on those from 1 on."""
+
+SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    "horizon-1h": {"policy": {"horizon": "1h"}},
+    "horizon-8h": {"policy": {"horizon": "8h"}},
+    "horizon-24h": {"policy": {"horizon": "24h"}},
+    "cap-4h": {"policy": {"protection_cap": "4h"}},
+    "half-life-2d": {"policy": {"half_life": "2d"}},
+    "lost-work-0.75": {"policy": {"weights": {"lost_work": 0.75}}},
+    "lost-work-3": {"policy": {"weights": {"lost_work": 3.0}}},
+    "unfairness-4": {"policy": {"weights": {"unfairness": 4.0}}},
+    "reserve-1_8": {"policy": {"reserve_from": 0.125}},
+    "reserve-1_2": {"policy": {"reserve_from": 0.5}},
+    "no-express": {"policy": {"express": {"pool_share": 0.0, "per_user": 0}}},
+    "tick-60s": {"replay": {"tick": "60s"}},
+}
+"""One setting at a time, everything else as it is by default."""
+
+LOGS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "elasticflow": (
+        "A production cluster of 2021 (ElasticFlow, cluster 04) on 1,024 GPUs",
+        {"from": "elasticflow_itp_2021.csv.gz", "gpus": 1024, "days": "14:21"},
+    ),
+    "philly": (
+        "Philly, 2017, its virtual clusters as budgets, on 1,024 GPUs",
+        {"from": "philly_2017.csv.gz", "gpus": 1024, "days": "30:37"},
+    ),
+}
+"""Heading and recipe of real logs, each a week of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How much is played: an organisation of so many GPUs in one pool or three, so many days, and how many seeds of it."""
+
+    gpus: int = 256
+    pools: int = 3
+    days: int = 7
+    seeds: int = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Study:
+    """Variants that belong in one table.
+
+    Attributes
+    ----------
+    about
+        What a reader has to know of the figures.
+    rivals
+        Whether the variants are other policies; else they are other settings of ours.
+    """
+
+    name: str
+    heading: str
+    about: str
+    rivals: bool
+    scenario: Scenario
+
+
+def studies(size: Size, logs: Path | None) -> Iterator[Study]:
+    """All studies. `logs`: the folder of the job logs; None: they are left out."""
+    for load in LOADS:
+        yield _policies(size, load)
+    yield _settings(size)
+    for name in LOGS if logs is not None else ():
+        assert logs is not None
+        yield _log(name, logs)
+
+
+def _policies(size: Size, load: float) -> Study:
+    seeds = f"Seeds 1 to {size.seeds}, node failures on."
+    about = f"{seeds} A quarter of the users keep idle sessions where a policy lets them."
+    return Study(
+        name=f"load-{load}",
+        heading=f"A research organisation at an offered load of {load}",
+        about=about,
+        rivals=True,
+        scenario=_scenario(f"load-{load}", {"generate": _organisation(size, load)}, _rivals(), range(1, size.seeds + 1)),
+    )
+
+
+def _settings(size: Size) -> Study:
+    seeds = range(FIRST_OF_CALIBRATION, FIRST_OF_CALIBRATION + size.seeds)
+    variants = [{"name": "defaults"}, *({"name": name, **edits} for name, edits in SETTINGS.items())]
+    return Study(
+        name="settings",
+        heading=f"One setting at a time, at an offered load of {USUAL_LOAD}",
+        about=f"`{OURS}` on seeds {seeds[0]} to {seeds[-1]}, which the tables above have not seen.",
+        rivals=False,
+        scenario=_scenario("settings", {"generate": _organisation(size, USUAL_LOAD)}, variants, seeds),
+    )
+
+
+def _log(name: str, logs: Path) -> Study:
+    heading, recipe = LOGS[name]
+    recipe = {**recipe, "from": str(logs / recipe["from"])}
+    about = "What the log does not say is taken [as for any log](howto/traces.md). One week, as it was submitted."
+    scenario = _scenario(name, {"generate": recipe}, _rivals(), ())
+    return Study(name=name, heading=heading, about=about, rivals=True, scenario=scenario)
+
+
+def _organisation(size: Size, load: float) -> dict[str, Any]:
+    return {"gpus": size.gpus, "days": str(size.days), "pools": size.pools, "load": load}
+
+
+def _rivals() -> list[dict[str, Any]]:
+    return [{"name": policy, "replay": {"policy": policy}} for policy in (OURS, *BASELINES)]
+
+
+def _scenario(name: str, base: Mapping[str, Any], variants: Sequence[Mapping[str, Any]], seeds: Sequence[int]) -> Scenario:
+    """A scenario whose first variant is what the others are compared with."""
+    whole: dict[str, Any] = {"title": name, "base": base, "baseline": variants[0]["name"], "variants": list(variants)}
+    if seeds:
+        whole |= {"seeds": list(seeds), "draw": "generator"}
+    return read_scenario(whole, Path(), name)
