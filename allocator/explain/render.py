@@ -238,7 +238,9 @@ def _waiting_pairs(row: View, now: int) -> dict[str, object]:
 
 
 def _what_if(view: View) -> Iterable[RenderableType]:
-    yield heading(f"If {view['id']} were submitted now, it would {'start' if view['starts'] else 'wait'}")
+    waiting = view["request"]["waiting"]
+    fate = "start" if view["starts"] else "never start" if waiting and waiting["never"] else "wait"
+    yield heading(f"If {view['id']} were submitted now, it would {fate}")
     yield from _workload(view["request"])
     yield from advice_sections(view)
 

@@ -78,6 +78,18 @@ class TraceParams:
     squatters: float = 0.25
     deadline: int | None = None
 
+    @property
+    def in_words(self) -> str:
+        """All parameters, for people."""
+        parts = [
+            f"{self.gpus:,} GPUs, {self.pools} pool{'s' * (self.pools > 1)}, {self.days} day{'s' * (self.days > 1)}",
+            f"load {self.load:g}, seed {self.seed}, {self.failures:g} failures per GPU and day",
+            f"{self.squatters:.0%} of users keep idle sessions",
+        ]
+        if self.deadline is not None:
+            parts.append(f"a deadline on day {self.deadline}")
+        return f"generated: {', '.join(parts)}"
+
     def __post_init__(self) -> None:
         """Refuse what cannot be generated."""
         checks = (
@@ -128,7 +140,7 @@ def _generate(params: TraceParams) -> Trace:
         outages=draw_outages(cluster, start, end, _rng(failures), params.failures),
     )
     trace = scale_load(trace, params.load, params.seed)
-    return replace(trace, notes=(f"{params}", f"{len(trace.jobs)} jobs, offered load {offered_load(trace):.3f}"))
+    return replace(trace, notes=(params.in_words, f"{len(trace.jobs)} jobs, offered load {offered_load(trace):.3f}"))
 
 
 def pool_sizes(cluster: Cluster) -> dict[str, int]:

@@ -69,6 +69,7 @@ def by_time(axes: Any, start: int, end: int, *, ticks: int) -> None:
     dates: Any = typed  # these classes have no types
     axes.set_xlim(moments([start])[0], moments([end])[0])
     locator = dates.AutoDateLocator(minticks=2, maxticks=ticks)
+    locator.intervald[dates.HOURLY] = [1, 2, 3, 4, 6, 12, 24]  # a day or two on a narrow page have room for midnights only
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(
         dates.ConciseDateFormatter(locator, formats=_TICKS, zero_formats=_TICKS_AT_ZERO, show_offset=False)
