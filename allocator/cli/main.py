@@ -26,9 +26,11 @@ COMMANDS = (
 
 
 _ROOM, _ACCESS, _FILES = "make room, and do it again", "let this user do that", "raise the limit of open files (ulimit -n)"
+_PLACE = "give another place: something else is there"
 _SURROUNDINGS = {
     errno.ENOSPC: _ROOM, errno.EDQUOT: _ROOM, errno.EFBIG: _ROOM,
     errno.EACCES: _ACCESS, errno.EPERM: _ACCESS, errno.EROFS: _ACCESS,
+    errno.ENOTDIR: _PLACE, errno.EISDIR: _PLACE, errno.EEXIST: _PLACE,
     errno.EMFILE: _FILES, errno.ENFILE: _FILES,
 }  # fmt: skip
 """What the machine may refuse at any time, which is no bug, and what to do about it."""

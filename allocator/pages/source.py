@@ -123,9 +123,11 @@ def rows_of(table: pd.DataFrame) -> Iterator[Any]:
 
 
 def _read(folder: Path) -> tuple[dict[str, Any], dict[str, pd.DataFrame]]:
-    if not (folder / SUMMARY).is_file():
-        read_played(folder)  # says what is wrong
-    return read_summary(folder), read_frames(folder)
+    read_played(folder)  # says what is wrong with it
+    summary = read_summary(folder)
+    if missing := [key for key in ("definitions", "metrics", "waits", "notes") if key not in summary]:
+        raise ReplayError(f"{folder / SUMMARY} lacks {', '.join(missing)}: replay it again")
+    return summary, read_frames(folder)
 
 
 def _names(tables: Sequence[Mapping[str, pd.DataFrame]]) -> Names:

@@ -6,6 +6,7 @@ import csv
 import io
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -67,8 +68,26 @@ def read_document(path: Path) -> tuple[PlanDoc, Places]:
 def _read_rows(path: Path, kind: type) -> list[dict[str, Any]]:
     """The rows of a CSV file; empty cells are left out."""
     texts = {field.name for field in msgspec.structs.fields(kind) if field.type in _TEXTS}
-    rows = csv.DictReader(io.StringIO(read_text(path)), restkey="", restval="")
-    return [_nested({key: _value(cell, key in texts) for key, cell in row.items() if cell}) for row in rows]
+    header, *rows = list(csv.reader(io.StringIO(read_text(path)))) or [[]]
+    _check_shape(path.name, header, rows)
+    cells = (dict(zip(header, row, strict=True)) for row in rows if row)
+    return [_nested({key: _value(cell, key in texts) for key, cell in row.items() if cell}) for row in cells]
+
+
+def _check_shape(name: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Refuse columns that are there twice, and rows with fewer or more cells than columns."""
+    issues = [
+        Issue(path=name, problem=f"the column {column!r} is there twice", remedy="leave one of them out")
+        for column, times in Counter(header).items()
+        if times > 1
+    ]
+    issues += [
+        Issue(path=f"{name}, row {at}", problem=f"{len(row)} cells, {len(header)} columns", remedy="give every column a cell")
+        for at, row in enumerate(rows, start=1)
+        if row and len(row) != len(header)
+    ]
+    if issues:
+        raise SnapshotError(issues)
 
 
 def _value(cell: Any, text: bool) -> Any:

@@ -121,3 +121,24 @@ def test_files_that_are_no_log(tmp_path: Path, capsys: pytest.CaptureFixture[str
         assert run("journal", "import", str(tmp_path / "j.db"), str(tmp_path / name)) == 2
         assert problem in capsys.readouterr().err
     assert not (tmp_path / "j.db").exists(), "nothing is made in vain"
+
+
+@pytest.mark.parametrize(
+    ("cells", "reason"),
+    [
+        ({"AllocTRES": "gres/gpu:h100=-8,gres/gpu=-8"}, "a time or a number cannot be read"),
+        ({"AllocTRES": "gres/gpu:h100=nan,gres/gpu=8"}, "a time or a number cannot be read"),
+        ({"AllocTRES": "gres/gpu:h100=8K"}, "a time or a number cannot be read"),
+        ({"AllocTRES": "gres/gpu=1000000000000"}, "its numbers are larger than any cluster's"),
+        ({"End": "1000000000000"}, "its numbers are larger than any cluster's"),
+        ({"Account": ""}, "it has no account"),
+    ],
+)
+def test_what_no_cluster_did_is_left_out(cells: dict[str, str], reason: str) -> None:
+    """It would be booked against a budget, or for one."""
+    row = {"JobID": "1", "Account": "acc", "User": "u", "QOS": "normal", "Start": "1764547200", "End": "1764550800"}
+    row |= {"State": "COMPLETED", "AllocTRES": "gres/gpu:h100=8,gres/gpu=8"}
+    text = "\n".join("|".join(table) for table in (row, row.values(), (row | cells).values()))
+    found = read_history(text, (), {})
+    assert [(one.record.pool, one.record.gpus) for one in found.rows] == [("h100", 8)]
+    assert dict(found.skipped) == {reason: 1}

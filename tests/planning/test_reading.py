@@ -10,8 +10,9 @@ import pytest
 from allocator.domain import SnapshotError
 from allocator.generate.organisation_trace import TraceParams, generate_trace
 from allocator.planning import read_question
-from allocator.planning.document import GrowthDoc
+from allocator.planning.document import GrowthDoc, UnitDoc
 from allocator.planning.scenarios import grow, measure_demand
+from allocator.planning.tables import _read_rows
 from allocator.wire import encode_trace
 
 PLAN = """
@@ -228,3 +229,19 @@ def test_what_is_no_toml_or_not_there(tmp_path: Path) -> None:
 def test_a_unit_is_not_on_sale_before_its_first_price(tmp_path: Path) -> None:
     text = (PLAN + DEMAND).replace("price = 100\n", 'price = 100\nsince = "2027Q3"\n')
     assert read_question(write(tmp_path, text)).units[0].prices == (np.inf, 80, 100)
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "problem"),
+    [
+        ("name,pool,gpus\nrack,h100", "units.csv, row 1", "2 cells, 3 columns"),
+        ("name,pool,gpus\nrack,h100,32\nbox,h100,8,1", "units.csv, row 2", "4 cells, 3 columns"),
+        ("name,pool,pool\nrack,h100,h100", "units.csv", "the column 'pool' is there twice"),
+    ],
+)
+def test_a_table_with_holes_is_refused(tmp_path: Path, text: str, place: str, problem: str) -> None:
+    """A missing cell would quietly take its default."""
+    (tmp_path / "units.csv").write_text(text, encoding="utf-8")
+    with pytest.raises(SnapshotError) as caught:
+        _read_rows(tmp_path / "units.csv", UnitDoc)
+    assert [(issue.path, issue.problem) for issue in caught.value.issues] == [(place, problem)]

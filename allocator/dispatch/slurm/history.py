@@ -23,7 +23,10 @@ from allocator.domain import Issue, SnapshotError, UsageRecord
 
 COLUMNS = ("JobID", "Account", "User", "Start", "End", "State", "AllocTRES")
 _ASK = "sacct -a -D -X -P -o jobid,account,user,qos,start,end,state,alloctres"
-_TYPED = re.compile(r"gres/gpu:([^=,]+)=(\d+)")
+_TYPED = re.compile(r"gres/gpu:([^=,]+)=([^,]*)")
+
+MOST_GPUS, LATEST, LONGEST = 1_000_000, 2**34, 10 * 366 * 86_400
+"""No run has more GPUs, ends later or lasts longer; the log is damaged where one seems to."""
 
 
 @dataclass(slots=True)
@@ -92,11 +95,15 @@ def _rows(
         raise _NoRunError("it is a step of a job")
     if not gpus:
         raise _NoRunError("it had no GPU")
+    if not record["account"]:
+        raise _NoRunError("it has no account")
     start, end = values.instant(record["start"]), values.instant(record["end"])
     if start is None or end is None:
         raise _NoRunError(f"it has not {'begun' if start is None else 'ended'}")
     if end <= start:
         raise _NoRunError("it took no time")
+    if max(gpus.values()) > MOST_GPUS or end > LATEST or end - start > LONGEST:
+        raise _NoRunError("its numbers are larger than any cluster's")
     wishes = {**qos.get(DEFAULT_QOS, {}), **qos.get(record.get("qos", ""), {})}
     user = record["user"]
     for kind, number in gpus.items():
@@ -113,7 +120,13 @@ def _rows(
 
 
 def _gpus(tres: str, pool: str) -> dict[str, int]:
-    """GPUs by type; those of no type in the given pool."""
-    typed = {kind: int(count) for kind, count in _TYPED.findall(tres)}
-    total = values.tres(tres, "gres/gpu")
-    return typed or ({pool: int(total)} if total is not None and int(total) else {})
+    """GPUs by type; those of no type in the given pool. Raises `ValueError` for what is no number of GPUs."""
+    typed = {kind: _number(count) for kind, count in _TYPED.findall(tres)}
+    total = _number(str(values.tres(tres, "gres/gpu") or 0))
+    return {kind: count for kind, count in typed.items() if count} or ({pool: total} if total else {})
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal():
+        raise ValueError(f"{text!r} is no number of GPUs")
+    return int(text)
