@@ -23,6 +23,9 @@ TWINS = Path(__file__).parents[2] / "instances" / "rules"
 LEFT_TO_THE_LAST_PASS = {"beneficiary", "lease", "minimal", "work_conservation"}
 """Rules that exact models leave out: most of an optimum obeys them by itself."""
 
+SETTLED_BEFORE = {"health-unprotected", "lease-limit", "reservation-due", "reservation-kept"}
+"""What drains, leases and reservations ask is settled before any model is made, and no part of its answer."""
+
 AB = [budget("a"), budget("b")]
 
 
@@ -48,7 +51,9 @@ def agreed(problem: EpochProblem, solution: EpochSolution, afterthoughts: bool =
     return True
 
 
-@pytest.mark.parametrize("folder", sorted(TWINS.iterdir()), ids=lambda folder: folder.name)
+@pytest.mark.parametrize(
+    "folder", [own for own in sorted(TWINS.iterdir()) if own.name not in SETTLED_BEFORE], ids=lambda folder: folder.name
+)
 def test_published_twins(folder: Path) -> None:
     snap = load_snapshot(folder / "snapshot.json").canonical()
     accepted, refused = load_decision(folder / "accepted.json"), load_decision(folder / "refused.json")
