@@ -11,7 +11,6 @@ from allocator.domain import Decision, InfeasibleError, Snapshot, SolverReport
 from allocator.engine.clock import Clock
 from allocator.engine.homecoming import come_home
 from allocator.engine.last_pass import last_pass
-from allocator.engine.memory import collector_paused
 from allocator.engine.plan import Plan, States, plan_of
 from allocator.engine.portfolio import ENGINES, Answers, first_answer, improve
 from allocator.engine.report import decision_of
@@ -25,6 +24,7 @@ from allocator.models.process import shared_process
 from allocator.models.registry import EXACT_ENGINES
 from allocator.verify import verify
 from allocator.verify.score import score_of
+from allocator.wire.memory import collector_paused
 
 logger = logging.getLogger(__name__)
 

@@ -32,7 +32,7 @@ from allocator.generate.offered import offered_load, scale_load
 from allocator.generate.organisation import PLANS, Organisation, build_organisation
 from allocator.generate.outages import FAILURES_PER_GPU_DAY, draw_outages
 from allocator.generate.params import DAY, HOUR, TRACE_START
-from allocator.wire.decode import collector_paused
+from allocator.wire.memory import collector_paused
 
 RESEARCHERS, FEW_RESEARCHERS, FEW_BELOW = 13, 4, 512
 """Researchers of a project; of one in an organisation with fewer GPUs than `FEW_BELOW`."""

@@ -17,7 +17,7 @@ from allocator.generate.outages import draw_outages
 from allocator.generate.params import DAY
 from allocator.generate.sources import Source, SourceRow, read_source
 from allocator.generate.sources.synthetic import read_shares
-from allocator.wire.decode import collector_paused
+from allocator.wire.memory import collector_paused
 
 _DAYS = re.compile(r"^(\d*):(\d*)$")
 

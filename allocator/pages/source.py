@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from allocator.pages.palette import LETTERS, NUM_NAMED, REST
 from allocator.replay.errors import ReplayError
-from allocator.replay.report import labels_of, read_played
-from allocator.replay.summary import SUMMARY, read_summary, read_timing
-from allocator.replay.tables import read_frames
+from allocator.replay.report import labels_of, read_results
+from allocator.replay.summary import SUMMARY, read_timing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -122,12 +121,11 @@ def rows_of(table: pd.DataFrame) -> Iterator[Any]:
     return iter(table.itertuples())
 
 
-def _read(folder: Path) -> tuple[dict[str, Any], dict[str, pd.DataFrame]]:
-    read_played(folder)  # says what is wrong with it
-    summary = read_summary(folder)
+def _read(folder: Path) -> tuple[Mapping[str, Any], Mapping[str, pd.DataFrame]]:
+    summary, frames, _ = read_results(folder)
     if missing := [key for key in ("definitions", "metrics", "waits", "notes") if key not in summary]:
         raise ReplayError(f"{folder / SUMMARY} lacks {', '.join(missing)}: replay it again")
-    return summary, read_frames(folder)
+    return summary, frames
 
 
 def _names(tables: Sequence[Mapping[str, pd.DataFrame]]) -> Names:

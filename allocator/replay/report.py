@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allocator.replay.bootstrap import difference, value
 from allocator.replay.errors import ReplayError
@@ -13,6 +13,9 @@ from allocator.replay.evidence import Evidence, evidence_of
 from allocator.replay.metrics import METRICS, Metric
 from allocator.replay.summary import read_summary
 from allocator.replay.tables import read_frames
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 BY_NAME = {metric.name: metric for metric in METRICS}
 
@@ -27,7 +30,13 @@ class Played:
 
 
 def read_played(folder: Path) -> Played:
-    """Read the results of a replay.
+    """Read the results of a replay. Raises as `read_results`."""
+    summary, _, evidence = read_results(folder)
+    return Played(folder.name or str(folder), summary, evidence)
+
+
+def read_results(folder: Path) -> tuple[Mapping[str, Any], Mapping[str, pd.DataFrame], Evidence]:
+    """The summary and the tables of a replay, and what its metrics are computed from.
 
     Raises
     ------
@@ -39,7 +48,7 @@ def read_played(folder: Path) -> Played:
         evidence = evidence_of(frames, summary["start"], summary["end"])
     except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:  # absent, damaged, or of other columns
         raise ReplayError(f"{folder} holds no results of a replay ({error}): give a folder that --out has written") from error
-    return Played(folder.name or str(folder), summary, evidence)
+    return summary, frames, evidence
 
 
 def compare(runs: Sequence[Played]) -> dict[str, Any]:

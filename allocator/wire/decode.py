@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from os import PathLike
@@ -17,6 +14,7 @@ from allocator.domain import Snapshot, SnapshotError
 from allocator.wire.consistency import check_consistency
 from allocator.wire.draft import Draft
 from allocator.wire.magnitude import check_magnitude
+from allocator.wire.memory import collector_paused
 from allocator.wire.requests import Requests, canonical_raw, reject
 from allocator.wire.runs import check_runs
 from allocator.wire.salvage import Unreadable, judge_unreadable, salvage
@@ -70,18 +68,6 @@ def _decode(data: bytes) -> Snapshot:
         raise SnapshotError(draft.issues + draft.rejections)
     logger.debug("%d workloads decoded, %d rejected", len(draft.doc.workloads), len(draft.rejected))
     return _to_domain(draft)
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """Millions of small objects without cycles: looking for garbage among them costs more than making them."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _read(data: bytes) -> tuple[Draft, Unreadable]:

@@ -9,8 +9,9 @@ import msgspec
 
 from allocator.domain import SnapshotError
 from allocator.domain.trace import Revision, Trace
-from allocator.wire.decode import collector_paused, exact_fraction, settle
+from allocator.wire.decode import exact_fraction, settle
 from allocator.wire.encode import allocation_doc, cluster_doc, policy_doc, to_wire, without_empty_wish
+from allocator.wire.memory import collector_paused
 from allocator.wire.shapes import problems
 from allocator.wire.snapshot_doc import UsageDoc
 from allocator.wire.source import loads, plain, read_bytes, refuse_syntax

@@ -176,10 +176,10 @@ class Relaxation:
             place, unit = np.nonzero(held[1, :, None] == of_group)
             inside = held[0, place] >= 0
             self._rows.put(held[0, place[inside]], express[unit[inside]], -1.0)
-        for victim, offers in restarts_of(self.problem.offers).items():
+        decided, restarts = gpus_decide(self.problem), restarts_of(self.problem.offers)
+        for victim, offers in restarts.items():
             if row[victim] >= 0:
                 self._rows.put(row[[victim]], self._start[offers], -1.0)
-        decided, restarts = gpus_decide(self.problem), restarts_of(self.problem.offers)
         for r in unlicensed.tolist():
             nodes = self.problem.victims.nodes[r]
             if len(nodes) == 1 and nodes[0] in room.node and decided[nodes[0]]:

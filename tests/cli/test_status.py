@@ -110,7 +110,8 @@ def test_an_internal_error(invoke: Invoke, snapshot: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    ("number", "remedy"), [(errno.ENOSPC, "make room"), (errno.EACCES, "let this user"), (errno.EMFILE, "limit")]
+    ("number", "remedy"),
+    [(errno.ENOSPC, "make room"), (errno.EACCES, "let this user"), (errno.EMFILE, "limit"), (errno.ENOTDIR, "another place")],
 )
 def test_what_the_machine_refuses_is_no_bug(
     invoke: Invoke, snapshot: Path, monkeypatch: pytest.MonkeyPatch, number: int, remedy: str

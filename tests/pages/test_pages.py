@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -135,3 +136,24 @@ def test_without_the_extra_it_says_what_to_install(nothing: Path, invoke: Invoke
     result = invoke("report", nothing, "--out", nothing / "report.html")
     assert result.status == 2
     assert "jinja2 is not installed: pip install 'gpu-epoch-allocator[report]'" in " ".join(result.err.split())
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("jobs.parquet", b"PAR1"),
+        ("hours.parquet", None),
+        ("summary.json", b"{}"),
+        ("summary.json", b"{"),
+        ("summary.json", b"[1]"),
+    ],
+)
+def test_damaged_results_are_told(ours: Path, tmp_path: Path, file: str, content: bytes | None) -> None:
+    """Whatever is wrong with them, the folder is named."""
+    damaged = tmp_path / "damaged"
+    shutil.copytree(ours, damaged)
+    (damaged / file).unlink()
+    if content is not None:
+        (damaged / file).write_bytes(content)
+    with pytest.raises(ReplayError, match="damaged holds no results of a replay"):
+        build_report([damaged])

@@ -1,6 +1,7 @@
-"""The garbage collector stands still during a call: what a call makes is freed by counting references, or lives until its end.
+"""The garbage collector stands still while documents are read and epochs decided.
 
-Each pass of the collector looks at every workload of the snapshot. With 320,000 of them that is a fifth of the call.
+What is made there is freed by counting references, or lives until the end. Each pass of the collector looks at every workload:
+with 320,000 of them that is a fifth of a call.
 """
 
 from __future__ import annotations
