@@ -31,15 +31,16 @@ def start_classes(ent: Entitlement) -> IntArray:
     )  # fmt: skip
 
 
-def number_classes(first: IntArray, *others: IntArray | BoolArray) -> IntArray:
+def number_classes(*columns: IntArray | BoolArray) -> IntArray:
     """A number for each row, equal where all columns are equal, in their lexicographic order."""
-    code, most = first - first.min(initial=0), int(np.ptp(first)) if len(first) else 0
-    for column in others:
+    code, most = np.zeros(len(columns[0]), dtype=np.int64), 0
+    for column in columns:
         value = column.astype(np.int64)
         value -= value.min(initial=0)
+        if (most + 1) * (int(value.max(initial=0)) + 1) >= SAFE:
+            code, value = _dense(code), _dense(value)
+            most = int(code.max(initial=0))
         span = int(value.max(initial=0)) + 1
-        if (most + 1) * span >= SAFE:
-            code, most = _dense(code), len(code)
         code, most = code * span + value, (most + 1) * span - 1
     return _dense(code)
 
@@ -49,13 +50,9 @@ def _dense(code: IntArray) -> IntArray:
 
 
 def number_rows(columns: Sequence[IntArray | BoolArray]) -> tuple[IntArray, IntArray]:
-    """Equal numbers for rows that are equal in all columns, by the order of the values, and the first row of each number."""
-    code = np.zeros(len(columns[0]), dtype=np.int64)
-    first = np.zeros(0, dtype=np.int64)
-    for column in columns:
-        values, value = np.unique(column, return_inverse=True)
-        _, first, code = np.unique(code * len(values) + value, return_index=True, return_inverse=True)
-    return code, first
+    """The numbers of `number_classes`, and the first row of each number."""
+    code = number_classes(*columns)
+    return code, np.unique(code, return_index=True)[1]
 
 
 def _users(ent: Entitlement) -> IntArray:

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from allocator.entitlement import entitle
-from allocator.entitlement.alike import start_classes
+from allocator.entitlement.alike import number_rows, start_classes
+from allocator.entitlement.columns import NONE
 from allocator.entitlement.tree import ObjectArray
 from allocator.entitlement.waterfill import MILLI, fill, hand_out
-from allocator.topology import IntArray, held_by_runs, once, shape_of
+from allocator.topology import BoolArray, IntArray, held_by_runs, once, shape_of
 from tests.engines.tiny import tiny_snapshot
 from tests.engines.tiny_contract import tiny_contract
 
@@ -74,3 +75,17 @@ def test_what_was_asked_once_is_remembered_as_long_as_its_subject_lives() -> Non
     assert [answer(one), answer(one), answer(other)] == [1, 1, 2]
     del one
     assert answer(Subject()) == 3
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_numbers_are_those_of_sorted_rows(seed: int) -> None:
+    """Also beside instants that are not stated, which lie beyond all that could be multiplied."""
+    rng = np.random.default_rng(seed)
+    size = seed % 13
+    columns: list[IntArray | BoolArray] = [rng.integers(-3, 4, size) for _ in range(1 + seed % 3)]
+    columns += [np.where(rng.random(size) < 0.5, NONE, rng.integers(0, 1 << 40, size)), rng.random(size) < 0.5]
+    rows = list(zip(*(column.tolist() for column in columns), strict=True))
+    number, first = number_rows(columns)
+    distinct = sorted(set(rows))
+    assert number.tolist() == [distinct.index(row) for row in rows]
+    assert first.tolist() == [rows.index(row) for row in distinct]
