@@ -26,7 +26,7 @@ TRACES = "traces"
 MADE_FROM = "cell.json"
 """In the folder of a cell: the digest of what it was made from."""
 
-_POLICY, _TICK, _DRIFT = "budgets_greedy", 15, 300
+_POLICY, _USUAL = "budgets_greedy", ReplayOptions()
 """Those of `allocator replay`."""
 
 
@@ -109,12 +109,12 @@ def policy_of(settings: Mapping[str, Any]) -> SchedulingPolicy:
 def options_of(settings: Mapping[str, Any], start: int) -> ReplayOptions:
     """How a cell is replayed. Raises `ReplayError` if a drift is shorter than a tick."""
     until = None if "until" not in settings else start + settings["until"]
-    return ReplayOptions(tick=settings.get("tick", _TICK), drift=_drift(settings), until=until)
+    return ReplayOptions(tick=settings.get("tick", _USUAL.tick), drift=_drift(settings), until=until)
 
 
 def _drift(settings: Mapping[str, Any]) -> int:
     """As it is given; else the usual, or one tick where that is longer."""
-    return int(settings.get("drift", max(_DRIFT, settings.get("tick", _TICK))))
+    return int(settings.get("drift", max(_USUAL.drift, settings.get("tick", _USUAL.tick))))
 
 
 def _kept(target: Path) -> str | None:
