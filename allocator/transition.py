@@ -68,7 +68,7 @@ def apply(snapshot: Snapshot, decision: Decision, advance: int = 0) -> Snapshot:
         now=now,
         workloads=tuple(state.works.values()),
         usage=(*snapshot.usage, *state.records),
-        reservations=tuple(state.still_reserved(decision.reservations)),
+        reservations=tuple(state.still_reserved(snapshot.reservations, decision.reservations, now)),
     ).canonical()
 
 
@@ -182,9 +182,15 @@ class _State:
             if work.run is None and work.entitled_since is None:
                 self.works[work.id] = replace(work, entitled_since=held.eligible_since)
 
-    def still_reserved(self, reservations: Iterable[Reservation]) -> list[Reservation]:
-        """Reservations of gangs that still wait; one whose start has come stays, it is due."""
-        return [held for held in reservations if self.works[held.workload].run is None]
+    def still_reserved(self, before: Iterable[Reservation], after: Iterable[Reservation], now: int) -> list[Reservation]:
+        """Reservations of gangs that still wait; one whose start has come stays, it is due.
+
+        Those of gangs that start at this very instant stay until time passes, as all that is decided from: so nobody takes what
+        they were kept in a second decision of the same instant.
+        """
+        runs = {held.workload: work.run for held in before if (work := self.works.get(held.workload)) is not None}
+        begun = [held for held in before if (run := runs.get(held.workload)) is not None and run.start_time == now]
+        return [held for held in after if self.works[held.workload].run is None] + begun
 
     def _seen(self, run: Run, now: int) -> Run:
         """A run that came without a start time is dated from when it was first seen.

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from allocator.epoch.afterthoughts import claimants, misplaced, overlooked
-from allocator.epoch.problem import EpochProblem
+from allocator.epoch.problem import EpochProblem, with_own_shapes
 from allocator.epoch.solution import EpochSolution
 from allocator.models.protocol import EngineResult, Limits
 
@@ -30,7 +30,7 @@ def solve_in_rounds(
     deadline = time.monotonic() + limits.seconds
     claims = overlooked(problem, guess) if guess is not None else []
     displaced = misplaced(problem, guess) if guess is not None else []
-    result = solve_once(problem, limits, claims, displaced)
+    result = solve_once(with_own_shapes(problem, displaced), limits, claims, displaced)
     for _ in range(MOST_ROUNDS):
         if result.solution is None:
             return result
@@ -40,7 +40,7 @@ def solve_in_rounds(
         if not (more or wrong) or left <= 0:
             return result
         claims, displaced = claims + more, displaced + wrong
-        again = solve_once(problem, replace(limits, seconds=left), claims, displaced)
+        again = solve_once(with_own_shapes(problem, displaced), replace(limits, seconds=left), claims, displaced)
         if again.solution is None:
             return replace(result, bound=_tighter(result.bound, again.bound))
         result = replace(again, bound=_tighter(result.bound, again.bound))

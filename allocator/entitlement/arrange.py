@@ -63,7 +63,10 @@ class _Arranger:
         self.available: IntArray = facts.market.available.copy()
         releases = read_releases(snapshot.workloads, layout, contract, self.policy.notice, self.now)
         self.planner = Planner(layout, self.now, releases, self.policy.protection_cap)
-        self.planner.found += _just_started(facts)
+        self.begun = _just_started(facts)
+        held = {one.workload for one in snapshot.reservations}
+        self.ahead = {row for row in self.begun if snapshot.workloads[row].id in held}
+        self.planner.found += [one for row, one in self.begun.items() if row not in self.ahead]
         self.claims = self._claims()
         self.lost: dict[int, str] = {}
         self.kept: set[int] = set()
@@ -71,10 +74,12 @@ class _Arranger:
 
     def _claims(self) -> list[int]:
         """Entitled large gangs that waited just before now, in the order of their claim."""
-        contract, since = self.facts.contract, self.facts.since
-        rows = np.flatnonzero(
-            self.facts.gang & contract.waiting_before & ~contract.running & self.facts.placeable & (since > 0)
-        )
+        contract, since = self.facts.contract, self.facts.since.copy()
+        ahead = np.zeros(len(since), dtype=np.bool_)
+        for row in self.ahead:
+            ahead[row], since[row] = True, self.facts.snapshot.workloads[row].entitled_since or 0
+        waits = self.facts.gang & contract.waiting_before & ~contract.running & self.facts.placeable & (since > 0)
+        rows = np.flatnonzero(waits | ahead)
         order: list[int] = rows[np.lexsort((rows, contract.submit[rows], since[rows]))].tolist()
         return order
 
@@ -84,6 +89,9 @@ class _Arranger:
         works = self.facts.snapshot.workloads
         for row in self.claims:
             held = by_work.get(works[row].id)
+            if held is not None and row in self.ahead:
+                self._keep_at_rest(row, held)
+                continue
             if held is None or not self._hold_funds(row):
                 continue
             self.kept.add(row)
@@ -92,6 +100,13 @@ class _Arranger:
                 self.lost[row] = (
                     f"its {held.nodes} nodes of {'/'.join(held.domain) or held.pool} do not come free by {held.start}"
                 )
+
+    def _keep_at_rest(self, row: int, held: Reservation) -> None:
+        """What a gang was kept that has started at this very instant stays so until time passes: else a decision that has been
+        carried out would be followed by another one."""
+        one = self._as_before(row, held)
+        if one is None or not self.planner.keep(one):
+            self.planner.found.append(self.begun[row])
 
     def _as_before(self, row: int, held: Reservation) -> Reserved | None:
         layout, work = self.facts.layout, self.facts.snapshot.workloads[row]
@@ -108,7 +123,8 @@ class _Arranger:
         nowhere = np.zeros(len(self.facts.layout.names), dtype=bool)
         pool, since = int(self.facts.places.home[row]), int(self.facts.since[row])
         segmented = self.facts.snapshot.workloads[row].topology.segment is not None
-        return Reserved(row, pool, (), nowhere, 0, self.now, int(self.facts.promise[row]), segmented, since)
+        promise = self.begun[row].promise if row in self.begun else int(self.facts.promise[row])
+        return Reserved(row, pool, (), nowhere, 0, self.now, promise, segmented, since)
 
     def _hold_funds(self, row: int) -> bool:
         """Take the cost of its promise off what is left for others; False where that is too little."""
@@ -141,7 +157,7 @@ class _Arranger:
             changed = False
             settled = {one.row for one in self.planner.found}
             for row in self.claims:
-                if row in settled or (row not in self.kept and self._starts_anyhow(row)):
+                if row in settled | self.ahead or (row not in self.kept and self._starts_anyhow(row)):
                     continue
                 if row not in self.kept and not self._hold_funds(row):
                     continue
@@ -209,9 +225,10 @@ class _Arranger:
     def result(self, renewed: Mapping[int, int], lapsing: tuple[Lapse, ...]) -> Arrangement:
         """Everything, with due reservations marked."""
         planner = self.planner
-        found = [self._explained(one) for one in planner.found if one.row >= 0]
+        found = [self._explained(one) for one in planner.found if one.row >= 0 and one.row not in self.ahead]
         found = start_due(self.facts, planner.releases, found)
-        planner.found = [one for one in planner.found if one.row < 0] + found
+        final = {one.row: one for one in found}
+        planner.found = [final.get(one.row, one) for one in planner.found]
         own = {one.row: planner.limits_but(self.order(), one.row) for one in found if not one.due}
         limit = planner.limits(self.order())
         return Arrangement(tuple(found), renewed, lapsing, self.available, limit, own)
@@ -224,9 +241,9 @@ class _Arranger:
         return replace(one, waits_for=tuple(works[row].id for row in ends))
 
 
-def _just_started(facts: Facts) -> list[Reserved]:
-    """Entitled large gangs that have started at this very instant: others are still planned around them, as before."""
-    contract, layout, found = facts.contract, facts.layout, []
+def _just_started(facts: Facts) -> dict[int, Reserved]:
+    """Entitled large gangs that have started at this very instant, by row: others are still planned around them, as before."""
+    contract, layout, found = facts.contract, facts.layout, dict[int, Reserved]()
     started = contract.fresh & (contract.start <= facts.snapshot.now) & contract.charged & facts.gang
     for row in np.flatnonzero(started).tolist():
         work = facts.snapshot.workloads[row]
@@ -235,7 +252,5 @@ def _just_started(facts: Facts) -> list[Reserved]:
         usable = np.zeros(len(layout.names), dtype=bool)
         usable[[layout.index[name] for name in work.run.placement]] = True
         promise = int(contract.protected_until[row]) - facts.snapshot.now
-        found.append(
-            Reserved(-1 - row, int(contract.run_pool[row]), (), usable, int(usable.sum()), facts.snapshot.now, promise)
-        )
+        found[row] = Reserved(-1 - row, int(contract.run_pool[row]), (), usable, int(usable.sum()), facts.snapshot.now, promise)
     return found

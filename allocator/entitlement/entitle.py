@@ -48,9 +48,10 @@ def entitle(snapshot: Snapshot, like: Entitlement | None = None) -> Entitlement:
 
 
 def _losers(ent: Entitlement, reserved: Set[str]) -> Iterator[Workload]:
-    """Gangs among those with a reservation of an earlier decision that are kept none."""
+    """Gangs among those with a reservation of an earlier decision that wait and are kept none."""
     kept = {one.row for one in ent.reserved}
-    return (work for row, work in enumerate(ent.snapshot.workloads) if work.id in reserved and row not in kept)
+    works = enumerate(ent.snapshot.workloads)
+    return (work for row, work in works if work.id in reserved and work.run is None and row not in kept)
 
 
 def _entitle(snapshot: Snapshot, like: Entitlement | None, reserved: Set[str]) -> Entitlement:

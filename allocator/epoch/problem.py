@@ -12,7 +12,8 @@ victim    a running workload that may be stopped by choice
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -210,3 +211,35 @@ def restarts_of(offers: Offers) -> dict[int, list[int]]:
     for j in np.flatnonzero(offers.victim >= 0).tolist():
         found.setdefault(int(offers.victim[j]), []).append(j)
     return found
+
+
+def own_shapes(offers: Offers) -> dict[int, set[int]]:
+    """For each victim that may move, the shapes that nothing but its restarts has: their units on a node are its own."""
+    users: dict[int, set[int]] = {}
+    for shape, victim in zip(offers.shape.tolist(), offers.victim.tolist(), strict=True):
+        users.setdefault(shape, set()).add(victim)
+    found: dict[int, set[int]] = {}
+    for shape, victims in users.items():
+        if len(victims) == 1 and (victim := min(victims)) >= 0:
+            found.setdefault(victim, set()).add(shape)
+    return found
+
+
+def with_own_shapes(problem: EpochProblem, victims: Iterable[int]) -> EpochProblem:
+    """The same problem, where each restart of the given victims has a shape of its own.
+
+    Shapes that are shared make the model small; but a gang may move one task and leave the other, and only where its units are
+    counted apart can a rule tell what it takes of the nodes it leaves from what others take.
+    """
+    shapes, offers, wanted = problem.shapes, problem.offers, set(victims)
+    restarts = [j for j in np.flatnonzero(offers.victim >= 0).tolist() if int(offers.victim[j]) in wanted]
+    if not restarts:
+        return problem
+    columns = np.concatenate([np.arange(len(shapes.pool)), offers.shape[restarts]])
+    shape = offers.shape.copy()
+    shape[restarts] = len(shapes.pool) + np.arange(len(restarts))
+    wider = Shapes(
+        need=shapes.need[:, columns], pool=shapes.pool[columns], charged=shapes.charged[columns],
+        express=shapes.express[columns], open_to=shapes.open_to[columns],
+    )  # fmt: skip
+    return replace(problem, shapes=wider, offers=replace(offers, shape=shape))

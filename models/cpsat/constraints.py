@@ -8,7 +8,7 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from allocator.epoch.afterthoughts import gives_way
-from allocator.epoch.problem import EpochProblem, LimitRow, restarts_of
+from allocator.epoch.problem import EpochProblem, LimitRow, own_shapes, restarts_of
 from allocator.models.cpsat.variables import Linear, Variables, constant, total
 from allocator.models.queries import by_value, most_units, twin_rows
 from allocator.topology.layout import CPUS, GPUS, MEMORY
@@ -28,7 +28,7 @@ class Constraints:
         self._claims, self._displaced = claims, displaced
         self._shortage: dict[tuple[int, int], cp_model.IntVar] = {}
         self._room: dict[int, dict[int, cp_model.IntVar]] = {}
-        self._restarts = restarts_of(problem.offers)
+        self._restarts, self._own_shapes = restarts_of(problem.offers), own_shapes(problem.offers)
         self._promotion_of = {int(r): u for u, r in enumerate(problem.promotions.victim) if r >= 0}
 
     def add_all(self) -> None:
@@ -254,8 +254,9 @@ class Constraints:
         """That beneficiaries on one node exceed, in one resource, what is left beside the victim; nothing if they never can."""
         problem, variables = self._problem, self._variables
         wanted = problem.shapes.express if express else problem.shapes.charged
+        restarts = self._own_shapes.get(victim, set())
         units, shapes = variables.units_on(
-            k, (s for s in variables.shapes_on(k) if wanted[s] and problem.shapes.need[resource, s])
+            k, (s for s in variables.shapes_on(k) if wanted[s] and problem.shapes.need[resource, s] and s not in restarts)
         )
         others = [(r, own[resource]) for r, own in problem.classes.residents[k] if r != victim]
         gives_way = [(r, own) for r, own in others if not express and not problem.victims.charged[r]]
@@ -275,9 +276,9 @@ class Constraints:
         return total([self._variables.promote[u] for u, _ in rows], [own for _, own in rows])
 
     def _needed_under(self, victim: int, row: LimitRow) -> Row:
-        """That charged work under a vertex leaves no room for the victim below its gpu_limit."""
+        """That charged work under a vertex, but for its own restart, leaves no room for the victim below its gpu_limit."""
         problem, variables = self._problem, self._variables
-        offers = row.offers[problem.offers.charged[row.offers]]
+        offers = row.offers[problem.offers.charged[row.offers] & (problem.offers.victim[row.offers] != victim)]
         others = row.victims[problem.victims.charged[row.victims] & (row.victims != victim)]
         started = total([variables.start[j] for j in offers], problem.offers.gpus[offers].tolist())
         left = total(variables.stops_of(others), problem.victims.gpus[others].tolist())

@@ -10,7 +10,7 @@ import pulp
 from pulp import LpAffineExpression as Linear
 
 from allocator.epoch.afterthoughts import gives_way
-from allocator.epoch.problem import EpochProblem, LimitRow, restarts_of
+from allocator.epoch.problem import EpochProblem, LimitRow, own_shapes, restarts_of
 from allocator.models.milp.variables import Variables, range_of, total
 from allocator.models.queries import binding_resources, by_value, twin_rows
 from allocator.topology.layout import CPUS, GPUS, MEMORY, IntArray
@@ -33,7 +33,7 @@ class Constraints:
         self._claims, self._displaced = claims, displaced
         self._shortage: dict[tuple[int, int], pulp.LpVariable] = {}
         self._room: dict[int, dict[int, pulp.LpVariable]] = {}
-        self._restarts = restarts_of(problem.offers)
+        self._restarts, self._own_shapes = restarts_of(problem.offers), own_shapes(problem.offers)
         self._promotion_of = {int(r): u for u, r in enumerate(problem.promotions.victim) if r >= 0}
 
     def add_all(self) -> None:
@@ -285,7 +285,8 @@ class Constraints:
         """That the beneficiaries on one node exceed, in some resource, what is left beside the victim; none if they cannot."""
         problem, variables = self._problem, self._variables
         wanted = problem.shapes.express if express else problem.shapes.charged
-        units, shapes = variables.units_on(k, [s for s in variables.shapes_on(k) if wanted[s]])
+        restarts = self._own_shapes.get(victim, set())
+        units, shapes = variables.units_on(k, [s for s in variables.shapes_on(k) if wanted[s] and s not in restarts])
         reasons = []
         late = problem.late[:, problem.classes.nodes[k][0]] * express
         for resource in (GPUS, CPUS, MEMORY) if late.any() else binding_resources(problem, k, shapes):
@@ -304,9 +305,9 @@ class Constraints:
         return total([self._variables.promote[u] for u, _ in rows], [own for _, own in rows])
 
     def _needed_under(self, victim: int, row: LimitRow) -> Reason:
-        """That charged work under a vertex leaves no room for the victim below its gpu_limit."""
+        """That charged work under a vertex, but for its own restart, leaves no room for the victim below its gpu_limit."""
         problem, variables = self._problem, self._variables
-        offers = row.offers[problem.offers.charged[row.offers]]
+        offers = row.offers[problem.offers.charged[row.offers] & (problem.offers.victim[row.offers] != victim)]
         others = row.victims[problem.victims.charged[row.victims] & (row.victims != victim)]
         started = total([variables.start[j] for j in offers], problem.offers.gpus[offers].tolist())
         left = total(variables.stops_of(others), problem.victims.gpus[others].tolist())

@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from allocator.domain import Decision, Preemption, Promotion, Renewal, Snapshot, Start
+from allocator.domain import Decision, Preemption, Promotion, Renewal, Reservation, Snapshot, Start
 from allocator.engine import ENGINES, allocate
 from allocator.engine.plan import Plan, after_plan
 from allocator.entitlement import entitle
 from allocator.generate import generate_snapshot
 from allocator.transition import apply
 from allocator.verify import score_of
+from tests.builders import HOUR, NOW, budget, job, node, running, snapshot
 from tests.engines.seeds import FUZZ, LIMIT, chunks
 from tests.engines.tiny import tiny_snapshot
 
@@ -95,6 +96,26 @@ def test_epochs_of_1024_gpus_are_at_rest_after_a_decision_of_greedy(seeds: range
         assert decision.solver.notes == ()
         changed += bool(second_thoughts(snapshot, decision, "greedy"))
     assert changed <= (1 if FUZZ else 0)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_a_gang_was_kept_that_starts_elsewhere_is_free_when_time_has_passed(engine: str) -> None:
+    """Rack a is kept for the gang until `small` ends; rack b is free. So `other` waits, and starts in the next epoch."""
+    racks = [node("a1", "a"), node("a2", "a"), node("b1", "b"), node("b2", "b")]
+    small = running("small", "a", {"a1": 1}, 2, protected_until=NOW + 300)
+    gang = job("gang", "b", 16, required="rack", entitled_since=NOW - HOUR)
+    kept = Reservation(
+        workload="gang", pool="h100", domain=("c", "a"), nodes=2, start=NOW + 300, eligible_since=NOW - HOUR,
+        bound=NOW + HOUR, waits_for=("small",),
+    )  # fmt: skip
+    works = [small, gang, job("other", "c")]
+    snap = replace(snapshot(racks, [budget("a"), budget("b"), budget("c")], works), reservations=(kept,))
+    decision = allocate(snap, engine=engine)
+    assert {row.workload: set(row.placement) for row in decision.starts} == {"gang": {"b1", "b2"}}
+    assert second_thoughts(snap, decision, engine) == {}
+    later = apply(snap, decision, 60)
+    assert later.reservations == ()
+    assert actions(allocate(later, engine=engine)) == {"starts": ["other"]}
 
 
 def test_a_second_thought_would_be_noticed() -> None:

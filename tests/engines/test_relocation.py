@@ -275,3 +275,43 @@ def test_nobody_moves_back(seeds: range) -> None:
         moved += bool(moves)
         assert max(moves.values(), default=0) <= 1, seed
     assert moved
+
+
+def four(works: list[Any], **limits: int) -> Snapshot:
+    """Two racks of two nodes of four GPUs. `large` is owed three nodes and may not have them; so work in its way may move."""
+    places = [node("n0", "r0", gpus=4), node("n1", "r0", gpus=4), node("n2", "r1", gpus=4), node("n3", "r1", gpus=4)]
+    shares = {"x": 1, "y": 1, "z": 0 if limits["y"] > 8 else 1}
+    budgets = [budget(name, share, gpu_limit=limits[name]) for name, share in shares.items()]
+    return snapshot(places, budgets, works)
+
+
+def gang_that_keeps_one_node() -> Snapshot:
+    """Moving a task of `pair` from n1 to n2 would make room for `free`, which runs without charge and may displace nobody."""
+    works = [
+        job("large", "x", 12, gpus_per_task=4, entitled_since=NOW - HOUR),
+        job("free", "z", 8, gpus_per_task=4),
+        running("session", "y", {"n2": 1}, 2, renew=True, protected_until=NOW),
+        running("pair", "y", {"n1": 1, "n3": 1}, 8, gpus_per_task=4, last_checkpoint=NOW),
+    ]
+    return four(works, x=8, y=100, z=100)
+
+
+def moves_below_a_limit() -> Snapshot:
+    """`small` and `whole` could change places with a free node, and `free` start; each alone stays below the limit of y."""
+    works = [
+        job("large", "z", 12, gpus_per_task=4, entitled_since=NOW - HOUR),
+        job("free", "z", 4, min_runtime=0, submit_time=NOW),
+        running("small", "y", {"n3": 1}, 1),
+        running("firm", "x", {"n1": 1}, 2, protected_until=NOW + HOUR),
+        running("firmer", "x", {"n2": 1}, 4, protected_until=NOW + HOUR),
+        running("whole", "y", {"n0": 1}, 4, last_checkpoint=NOW),
+    ]
+    return four(works, x=8, y=8, z=8)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("case", [gang_that_keeps_one_node, moves_below_a_limit])
+def test_a_restart_is_no_reason_for_its_own_stop(case: Any, engine: str) -> None:
+    decision = allocate(case(), engine=engine)
+    assert decision.solver.notes == ()
+    assert decision.solver.status == "optimal" or engine == "greedy"
