@@ -13,6 +13,9 @@ DEMO   := build/demo
 WHEEL  := build/wheel
 SITE   := build/docs
 
+# Tests start hundreds of commands and several workers: all of them would compile everything anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test fuzz lint format types floors docs pictures wheel bench-smoke ci lock clean
 
