@@ -38,9 +38,12 @@ def num_tiny_cases() -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what is marked fuzz, unless this is a long fuzz run."""
+    """Skip what is marked fuzz, unless this is a long fuzz run. Count no lines where a test is slow: it takes twice as long."""
     if FUZZ:
         return
+    for item in items:
+        if item.get_closest_marker("slow"):
+            item.add_marker("no_cover")
     skip = pytest.mark.skip(reason="a long fuzz run: make fuzz")
     for item in items:
         if item.get_closest_marker("fuzz"):

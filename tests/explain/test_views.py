@@ -107,6 +107,7 @@ def all_views(snap: Snapshot) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.slow
 @given(st.integers(0, 1 << 30))
 def test_every_view_is_json_and_fits_a_page(seed: int) -> None:
     for view in all_views(tiny_snapshot(seed)):

@@ -87,6 +87,7 @@ def test_moments_that_are_none(text: str) -> None:
         parse_span(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "at", "gpus", "running"),
     [

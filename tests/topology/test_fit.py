@@ -249,6 +249,7 @@ def tiny(draw: st.DrawFn) -> tuple[Layout, Workload, IntArray]:
     return layout, work, np.array([draw(st.integers(0, gpus)) for *_, gpus in spots], dtype=np.int64)
 
 
+@pytest.mark.slow
 @settings(max_examples=6 * settings().max_examples)
 @given(tiny())
 def test_agrees_with_brute_force(case: tuple[Layout, Workload, IntArray]) -> None:
@@ -262,6 +263,7 @@ def test_agrees_with_brute_force(case: tuple[Layout, Workload, IntArray]) -> Non
         assert placement == place_tasks(layout, work, room)
 
 
+@pytest.mark.slow
 @settings(max_examples=3 * settings().max_examples)
 @given(tiny())
 def test_the_fewest_domains_are_a_bound_and_exact_without_segments(case: tuple[Layout, Workload, IntArray]) -> None:

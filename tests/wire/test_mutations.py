@@ -6,6 +6,7 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -68,6 +69,7 @@ def refusal(value: Json) -> tuple[Issue, ...]:
     return ()
 
 
+@pytest.mark.slow
 def test_each_place_with_each_value() -> None:
     read = refused = 0
     for path in places(EVERYTHING):
@@ -79,6 +81,7 @@ def test_each_place_with_each_value() -> None:
     assert refused > 1_500
 
 
+@pytest.mark.slow
 @given(documents(), st.data())
 def test_several_places_at_once(value: Json, data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 4))):
