@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from allocator.domain import printable
 from allocator.pages.costs import cost_figures, lost_in
 from allocator.pages.draw import import_matplotlib
 from allocator.pages.engine import engine_figures, rungs_of
@@ -188,12 +189,17 @@ def _script_data(floor: Floor) -> str:
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
+def _plain(value: Any) -> Any:
+    """What a page shows of a value: of names, nothing that would steer a terminal or turn the direction of writing."""
+    return printable(value) if type(value) is str else value  # not of what is HTML already, which has lines
+
+
 @cache
 def _environment() -> Any:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
-        loader=PackageLoader("allocator.pages", "template"),
+        loader=PackageLoader("allocator.pages", "template"), finalize=_plain,
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     environment.filters |= {"gradient": gradient, "mark": label_of}

@@ -20,12 +20,14 @@ def edit_jobs(trace: Trace, doc: JobsDoc, seed: int, place: str) -> Trace:
     Raises
     ------
     SnapshotError
-        If no job fits, or their number cannot be changed like that.
+        If no job fits, their number cannot be changed like that, or all of them would come outside the trace.
     """
     below = _below(trace.budgets, doc.where.allocation)
     some = tuple(job for job in trace.jobs if _fits(job.workload, doc.where, below))
     if not some:
         raise refuse(f"{place}.where", "no job of the trace fits", "ask for less")
+    if doc.shift is not None:
+        _refuse_outside(trace, some, doc.shift, f"{place}.shift")
     ids = {job.workload.id for job in some}
     others = tuple(job for job in trace.jobs if job.workload.id not in ids)
     if doc.times is not None:
@@ -67,6 +69,14 @@ def _fits(work: Workload, where: WhichJobsDoc, below: set[str]) -> bool:
 def _times(trace: Trace, times: float, seed: int) -> tuple[Job, ...]:
     """So many times the GPU time of the jobs."""
     return scale_load(trace, times * offered_load(trace), seed).jobs if times else ()
+
+
+def _refuse_outside(trace: Trace, jobs: Iterable[Job], shift: str, place: str) -> None:
+    """A few jobs may come at an edge of the trace; if all of them would, nothing of the load they make is left."""
+    by = seconds(shift)
+    if not any(trace.start <= job.workload.submit_time + by < trace.end for job in jobs):
+        side, span = ("after its end" if by > 0 else "before its start"), trace.end - trace.start
+        raise refuse(place, f"{shift!r} moves every one of these jobs {side}", f"shift them by less: the trace lasts {span} s")
 
 
 def _changed(job: Job, trace: Trace, doc: JobsDoc) -> Job:

@@ -13,7 +13,7 @@ from tests.builders import HOUR, budget
 from tests.replay.play import START, Told, job, trace
 
 DAYS = 3
-EVIL = "</script><b>evil"
+EVIL = "</script><b>evil\x1b[31m\u202e"
 """The name of a trace, a class and an allocation by somebody who means no good."""
 
 ALLOCATIONS = ("vision", "speech", "robots", EVIL, *(f"small{number}" for number in range(6)))

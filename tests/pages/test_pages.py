@@ -43,7 +43,8 @@ def test_one_replay(one: str, ours: Path) -> None:
 
 def test_names_do_no_harm(one: str) -> None:
     assert EVIL not in one
-    assert "&lt;/script&gt;&lt;b&gt;evil" in one
+    assert "&lt;/script&gt;&lt;b&gt;evil\\u001b[31m\\u202e" in one
+    assert {char for char in one if not char.isprintable()} == {"\n"}
 
 
 def test_it_is_one_file_and_the_same_each_time(one: str, ours: Path) -> None:
