@@ -104,10 +104,10 @@ def _overgrown(
     """Growth that nobody means: it is told where it is worst."""
     if not demand.size:
         return
-    s, t, v, p = np.unravel_index(int(np.argmax(demand)), demand.shape)
+    s, t, v, p = map(int, np.unravel_index(int(np.argmax(demand)), demand.shape))
     most = float(demand[s, t, v, p])
     if not most <= MOST_GPUS:
-        where = f"in {name_quarter(first + int(t))}, scenario {show(names[s])}"
+        where = f"in {name_quarter(first + t)}, scenario {show(names[s])}"
         yield Issue(
             path="$.growth" if len(names) > 1 else "$.demand",
             problem=f"{show(projects[v])} asks for {most:.3g} GPUs of {show(pools[p])} {where}",
