@@ -15,6 +15,7 @@ from allocator.pages.draw import import_matplotlib
 from allocator.pages.engine import engine_figures, rungs_of
 from allocator.pages.figure import Figure, Table
 from allocator.pages.floor import PIECES, Floor, floor_of, gradient, label_of
+from allocator.pages.gains import Gains, gains_of
 from allocator.pages.measures import (
     VERDICTS,
     Measures,
@@ -71,6 +72,7 @@ class Report:
     drawn: Figure | None
     accounts: Sequence[Account]
     left_out: str = ""
+    gains: Sequence[Gains] = ()
 
 
 def build_report(folders: Sequence[Path], title: str | None = None) -> str:
@@ -133,7 +135,7 @@ def _of_study(folder: Path, title: str | None) -> Report:
     facts = [*variants, f"Seeds: {seeds}. Differences are to {document['base']}. The pictures are of the first seed."]
     return Report(
         title or document.get("scenario") or document["name"], facts, document["sentences"], measures, measure_figure(measures),
-        [_account(run) for run in runs], _left_out(runs, study.cells),
+        [_account(run) for run in runs], _left_out(runs, study.cells), list(gains_of(document)),
     )  # fmt: skip
 
 

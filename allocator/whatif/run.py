@@ -14,11 +14,11 @@ from allocator.domain.trace import Trace
 from allocator.replay import ReplayError
 from allocator.whatif.backends import run_all
 from allocator.whatif.cells import Cell, cell_folder, options_of, play_cell, policy_of, trace_file
-from allocator.whatif.comparison import Samples, as_documents, compare_cells, compare_projects
+from allocator.whatif.comparison import Samples, as_documents, compare_cells, compare_pools, compare_projects
 from allocator.whatif.draws import bases
 from allocator.whatif.edits import checked
 from allocator.whatif.folder import only_run, refuse_foreign, tidy
-from allocator.whatif.results import COMPARISON, PROJECTS, WHATIF, write_document, write_table, write_whole
+from allocator.whatif.results import COMPARISON, POOLS, PROJECTS, WHATIF, write_document, write_table, write_whole
 from allocator.whatif.samples import Name, Sample, sample_cell
 from allocator.whatif.scenario import Scenario
 from allocator.whatif.sentences import sentences
@@ -101,6 +101,8 @@ def _compared(scenario: Scenario, seeds: list[int], cells: list[Cell], folder: P
     rows, projects = compare_cells(samples, names, seeds), compare_projects(samples, names, seeds)
     write_table(folder / COMPARISON, rows)
     write_table(folder / PROJECTS, projects)
+    pools = compare_pools(samples, names, seeds)
+    write_table(folder / POOLS, pools)
     return {
         "name": scenario.name,
         "scenario": scenario.title,
@@ -111,6 +113,7 @@ def _compared(scenario: Scenario, seeds: list[int], cells: list[Cell], folder: P
         "cells": [{"key": cell.key, "variant": cell.variant.name, "seed": cell.seed} for cell in cells],
         "comparison": as_documents(rows),
         "projects": as_documents(projects),
+        "pools": as_documents(pools),
         "sentences": sentences(rows, projects, names, len(seeds)),
     }
 

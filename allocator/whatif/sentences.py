@@ -26,6 +26,7 @@ HEADLINES: Mapping[str, str] = {
 """Metrics that are told, and what they are called in a sentence; all others stand in the tables."""
 
 PROJECTS: Mapping[str, str] = {
+    "delivered": "what it gets of what it is owed",
     "useful_per_day": "useful time a day",
     "wait_p50": "the median wait",
 }
@@ -88,7 +89,7 @@ def _change(row: Row, before: Row) -> str:
 
 
 def _gains(rows: Sequence[Row], before: Mapping[tuple[str, str], Row]) -> Iterator[str]:
-    """Who gains and who loses: the projects whose useful time or wait differs."""
+    """Who gains and who loses: the projects whose share of what is owed, useful time or wait differs."""
     for row in rows:
         if _differs(row):
             yield _change(row, before[row.allocation, row.metric])
@@ -100,7 +101,11 @@ def _shown(number: float | None, row: Row) -> str:
     """A value with its unit."""
     if row.unit == "GPU-h/d":
         return "-" if number is None else f"{number:,.1f} GPU-h"
-    return show(number, BY_NAME["wait_p50" if row.allocation else row.metric])
+    return show(number, BY_NAME[_LIKE.get(row.metric, row.metric)])
+
+
+_LIKE = {"delivered": "delivered_7d"}
+"""Metrics of a project that are written as one of the cluster is."""
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -75,9 +75,18 @@ def test_a_scenario_leaves_a_folder_for_each_cell_and_one_comparison(played: Pla
     assert occupied["base"]["difference"] is None
     assert occupied["more"]["difference_low"] <= occupied["more"]["difference"] <= occupied["more"]["difference_high"] < 0
     lines = (out / "comparison.csv").read_text().splitlines()
-    assert lines[0].startswith("metric,definition,unit,better,variant,allocation,value,low,high,difference")
+    assert lines[0].startswith("metric,definition,unit,better,variant,allocation,pool,value,low,high,difference")
     assert len(lines) == 1 + len(found["comparison"])
     assert {row["allocation"] for row in found["projects"]} == {"a", "b"}
+    pools = {(row["metric"], row.get("allocation"), row["variant"]): row for row in found["pools"] if row["pool"] == "h100"}
+    assert pools["occupancy", None, "more"]["value"] == pytest.approx(occupied["more"]["value"])  # it is the only pool
+    owed = {row["allocation"]: row for row in found["projects"] if (row["metric"], row["variant"]) == ("delivered", "base")}
+    for name, row in owed.items():
+        assert 0 < row["value"] <= 1
+        assert pools["delivered", name, "base"]["value"] == pytest.approx(row["value"])
+    shares = [row["value"] for row in owed.values()]
+    assert min(shares) <= pools["delivered", None, "base"]["value"] <= max(shares)
+    assert len((out / "pools.csv").read_text().splitlines()) == 1 + len(found["pools"])
     assert any(sentence.startswith("more: the assigned part of the cluster falls") for sentence in found["sentences"])
 
 
