@@ -34,13 +34,13 @@ class Row(NamedTuple):
     better: str
     variant: str
     allocation: str
-    pool: str
     value: Value
     low: Value
     high: Value
     difference: Value
     difference_low: Value
     difference_high: Value
+    pool: str = ""
 
     @property
     def differs(self) -> bool:
@@ -85,14 +85,15 @@ def _subjects(samples: Samples) -> set[tuple[str, str]]:
 def _rows(
     metric: Metric, subject: tuple[str, str], samples: Samples, variants: Sequence[str], seeds: Sequence[int]
 ) -> Iterator[Row]:
+    project, pool = subject
     found = {
-        variant: [samples[variant, seed].get((*subject, metric.name), Sample(None, None)) for seed in seeds]
+        variant: [samples[variant, seed].get((project, pool, metric.name), Sample(None, None)) for seed in seeds]
         for variant in variants
     }
     base = found[variants[0]]
     for variant, own in found.items():
         values = (*_means(own), *(_means(_apart(base, own)) if variant != variants[0] else (None, None, None)))
-        yield Row(metric.name, metric.definition, metric.unit, metric.better, variant, *subject, *values)
+        yield Row(metric.name, metric.definition, metric.unit, metric.better, variant, project, *values, pool)
 
 
 def _apart(base: Sequence[Sample], own: Sequence[Sample]) -> list[Sample]:

@@ -75,7 +75,7 @@ def test_a_scenario_leaves_a_folder_for_each_cell_and_one_comparison(played: Pla
     assert occupied["base"]["difference"] is None
     assert occupied["more"]["difference_low"] <= occupied["more"]["difference"] <= occupied["more"]["difference_high"] < 0
     lines = (out / "comparison.csv").read_text().splitlines()
-    assert lines[0].startswith("metric,definition,unit,better,variant,allocation,pool,value,low,high,difference")
+    assert lines[0].startswith("metric,definition,unit,better,variant,allocation,value,low,high,difference")
     assert len(lines) == 1 + len(found["comparison"])
     assert {row["allocation"] for row in found["projects"]} == {"a", "b"}
     pools = {(row["metric"], row.get("allocation"), row["variant"]): row for row in found["pools"] if row["pool"] == "h100"}
