@@ -135,7 +135,10 @@ class UtilisationDoc(_Doc):
 
 
 class ReplayDoc(_Doc):
-    """How the plan is played: on at most so many GPUs of each pool, for so many hours, with so many draws of jobs."""
+    """How the plan is played: on at most so many GPUs of each pool, for so many hours, with so many draws of jobs.
+
+    `failures` are of nodes, per GPU and day; drawn as for synthetic traces.
+    """
 
     quarters: list[Quarter] = []
     policy: Name = "budgets_greedy"
@@ -143,6 +146,7 @@ class ReplayDoc(_Doc):
     hours: Annotated[int, Meta(ge=6, le=240)] = 24
     draws: Annotated[int, Meta(ge=1, le=100)] = 2
     tick: Annotated[int, Meta(ge=15, le=3600)] = 300
+    failures: Part = 0
 
 
 class PlanDoc(_Doc):

@@ -65,5 +65,8 @@ def _job_issues(doc: JobsDoc, path: str) -> Iterator[Issue]:
         yield Issue(
             path=f"{path}.set", problem="{} changes nothing", remedy="give class, pools or another field, or leave it out"
         )
-    elif doc.times is None and doc.shift is None and doc.set is None:
+    elif doc.times is None and doc.shift is None and doc.set is None and doc.speed is None:
         yield Issue(path=path, problem="nothing happens to these jobs", remedy="give times, shift or set")
+    if doc.speed is not None and (doc.set is None or doc.set.pools is None or len(doc.set.pools) != 1):
+        problem = "it is the speed of a pool, and these jobs are not moved to one"
+        yield Issue(path=f"{path}.speed", problem=problem, remedy='give it together with set = { pools = ["the pool"] }')

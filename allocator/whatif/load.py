@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 from allocator.domain import Allocation, Workload
@@ -85,7 +87,16 @@ def _changed(job: Job, trace: Trace, doc: JobsDoc) -> Job:
     if doc.shift is not None:
         at = min(max(work.submit_time + seconds(doc.shift), trace.start), trace.end - 1)
         work = replace(work, submit_time=at)
+    if doc.speed is not None:
+        job = _faster(job, Fraction(str(doc.speed)))
     return replace(job, workload=work if doc.set is None else replace(work, **_given(doc.set)))
+
+
+def _faster(job: Job, speed: Fraction) -> Job:
+    """The same work where each second does the work of `speed` seconds. What the user declares stays, and so do restarts and
+    checkpoints: they wait for disks."""
+    fails = None if job.fails_after is None else math.ceil(job.fails_after / speed)
+    return replace(job, work=math.ceil(job.work / speed), fails_after=fails)
 
 
 def _given(doc: NewJobDoc) -> dict[str, Any]:

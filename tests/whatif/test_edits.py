@@ -216,6 +216,23 @@ def test_jobs_are_repeated_left_out_moved_and_declared_otherwise(tmp_path: Path)
     }
 
 
+@pytest.mark.parametrize(("speed", "work", "fails"), [(2, 5401, 1000), (0.5, 21_602, 4000), (1, 10_801, 2000), (1000, 11, 2)])
+def test_work_takes_less_time_in_a_faster_pool(tmp_path: Path, speed: float, work: int, fails: int) -> None:
+    trace = replace(
+        small_trace(),
+        jobs=(job("moved", work=10_801, fails_after=2000, job_class="m"), job("stays", work=10_801, job_class="s")),
+    )
+    moved, stays = edit(
+        tmp_path,
+        trace,
+        jobs=[{"where": {"class": "m"}, "speed": speed, "set": {"pools": ["gb300"]}}],
+        add=[{"architecture": "gb300", "racks": 1}],
+    ).jobs
+    assert (moved.work, moved.fails_after, moved.workload.pools) == (work, fails, ("gb300",))
+    assert moved.workload.max_runtime == trace.jobs[0].workload.max_runtime
+    assert stays == trace.jobs[1]
+
+
 def test_what_waited_for_a_job_that_is_left_out_waits_no_more(tmp_path: Path) -> None:
     trace = small_trace()
     jobs = tuple(each if each.workload.id != "c1" else job("c1", gpus=8, user="x") for each in trace.jobs)
