@@ -31,7 +31,7 @@ def gains_table(projects: Sequence[Document], variant: str, base: str) -> list[C
     rows = {(row["allocation"], row["metric"], row["variant"]): row for row in projects}
     names = sorted({row["allocation"] for row in projects}, key=lambda name: _order(rows[name, "useful_per_day", variant]))
     head = ("project", "delivered", "difference", "useful GPU-h a day", "difference", "median wait", "difference", "")
-    cells = [head]
+    cells: list[Cells] = [head]
     for name in names:
         pairs = ((rows[name, metric, base], rows[name, metric, variant], shown) for metric, shown in _TOLD.items())
         verdict = _verdict(rows[name, "useful_per_day", variant], rows[name, "wait_p50", variant])
