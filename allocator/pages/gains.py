@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from allocator.pages.figure import Table, table
-from allocator.whatif.gains import gains_table, pools_table
+from allocator.whatif.gains import gains_table, has_speed, pools_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +25,14 @@ def gains_of(document: Mapping[str, Any]) -> Iterator[Gains]:
     base, projects, pools = document["base"], _rows(document, "projects"), _rows(document, "pools")
     if not projects or not any(row["metric"] == "delivered" for row in projects):
         return
+    fast = {row["name"] for row in document["variants"] if has_speed(row["edits"])}
     others = [row for row in document["variants"] if row["name"] != base]
     for number, variant in enumerate(others, start=1):
         name = variant["name"]
         yield Gains(
             key=f"gains{number}",
             title=variant.get("title") or name,
-            projects=_table(gains_table(projects, name, base), "projects.csv"),
+            projects=_table(gains_table(projects, name, base, faster=bool({name, base} & fast)), "projects.csv"),
             pools=_table(pools_table(pools, name, base), "pools.csv") if pools else None,
         )
 

@@ -17,7 +17,12 @@ def gains_lines(projects: Sequence[Document], variant: str, base: str) -> list[s
     return columns(gains_table(projects, variant, base))
 
 
-def gains_table(projects: Sequence[Document], variant: str, base: str) -> list[Cells]:
+def has_speed(edits: Document) -> bool:
+    """Whether jobs of a variant are faster than before, so that an hour of a GPU is not the same work."""
+    return any("speed" in jobs for jobs in edits.get("jobs", ()))
+
+
+def gains_table(projects: Sequence[Document], variant: str, base: str, *, faster: bool = False) -> list[Cells]:
     """A head, and a row for each project, those that gain the most useful time first.
 
     A project gains where the interval of its useful time lies above 0, or that of its median wait below; it loses the other
@@ -27,6 +32,8 @@ def gains_table(projects: Sequence[Document], variant: str, base: str) -> list[C
     ----------
     projects
         As in `whatif.json`.
+    faster
+        Jobs of one of the two have a speed: their useful time is shown, and says nothing of who gains.
     """
     rows = {(row["allocation"], row["metric"], row["variant"]): row for row in projects}
     names = sorted({row["allocation"] for row in projects}, key=lambda name: _order(rows[name, "useful_per_day", variant]))
@@ -34,7 +41,7 @@ def gains_table(projects: Sequence[Document], variant: str, base: str) -> list[C
     cells: list[Cells] = [head]
     for name in names:
         pairs = ((rows[name, metric, base], rows[name, metric, variant], shown) for metric, shown in _TOLD.items())
-        verdict = _verdict(rows[name, "useful_per_day", variant], rows[name, "wait_p50", variant])
+        verdict = _verdict(rows[name, "useful_per_day", variant], rows[name, "wait_p50", variant], faster=faster)
         cells.append((name, *(cell for pair in pairs for cell in _pair(*pair)), verdict))
     return cells
 
@@ -70,9 +77,9 @@ def _order(row: Document) -> tuple[float, str]:
     return -(row["difference"] or 0.0), row["allocation"]
 
 
-def _verdict(useful: Document, wait: Document) -> str:
-    """What the two differences say, unless they contradict each other."""
-    signs = {_sign(useful), -_sign(wait)} - {0}
+def _verdict(useful: Document, wait: Document, *, faster: bool) -> str:
+    """What the two differences say, unless they contradict each other; of faster jobs only the wait is asked."""
+    signs = ({-_sign(wait)} if faster else {_sign(useful), -_sign(wait)}) - {0}
     return {1: "gains", -1: "loses"}[signs.pop()] if len(signs) == 1 else ""
 
 

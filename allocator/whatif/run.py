@@ -18,6 +18,7 @@ from allocator.whatif.comparison import Samples, as_documents, compare_cells, co
 from allocator.whatif.draws import bases
 from allocator.whatif.edits import checked
 from allocator.whatif.folder import only_run, refuse_foreign, tidy
+from allocator.whatif.gains import has_speed
 from allocator.whatif.results import COMPARISON, POOLS, PROJECTS, WHATIF, write_document, write_table, write_whole
 from allocator.whatif.samples import Name, Sample, sample_cell
 from allocator.whatif.scenario import Scenario
@@ -114,7 +115,9 @@ def _compared(scenario: Scenario, seeds: list[int], cells: list[Cell], folder: P
         "comparison": as_documents(rows),
         "projects": as_documents(projects),
         "pools": as_documents(pools),
-        "sentences": sentences(rows, projects, names, len(seeds)),
+        "sentences": sentences(
+            rows, projects, names, len(seeds), {one.name for one in scenario.variants if has_speed(one.raw)}
+        ),
     }
 
 

@@ -8,7 +8,7 @@ import pytest
 from allocator.replay.bootstrap import DRAWS, draws
 from allocator.replay.metrics import METRICS
 from allocator.whatif.comparison import Row, Samples, as_documents, compare_cells, compare_pools, compare_projects
-from allocator.whatif.gains import gains_lines, pools_table
+from allocator.whatif.gains import gains_lines, gains_table, has_speed, pools_table
 from allocator.whatif.samples import Name, Sample
 from allocator.whatif.sentences import sentences
 
@@ -112,6 +112,25 @@ def test_who_gains_and_who_loses() -> None:
     assert lines[2].endswith("loses")
     none = sentences(cluster, [each._replace(difference_low=-9, difference_high=9) for each in rows], ["base", "v"], 3)
     assert "v: of no project can it be told that it gains or loses." in none
+
+
+def test_gpu_hours_of_faster_gpus_are_no_gain_and_no_loss() -> None:
+    rows: list[Row] = []
+    for metric, change in (("useful_per_day", -5.0), ("wait_p50", -9000.0)):
+        values = {"base": [sample(20_000)], "v": [sample(20_000 + change, noise=1.1)]}
+        rows += [row for row in compare_projects(samples(values, metric, "p"), ["base", "v"], [0]) if row.metric == metric]
+    rows += compare_projects(samples({"base": [sample(1)], "v": [sample(1)]}, "delivered", "p"), ["base", "v"], [0])[:2]
+    cluster = compare_cells(samples({"base": [sample(10)], "v": [sample(11, noise=1.01)]}), ["base", "v"], [0])
+    told = sentences(cluster, rows, ["base", "v"], 3, {"v"})
+    assert not any("useful time a day" in each for each in told)
+    assert "v: useful time is not compared: where jobs are faster, an hour of a GPU does more work." in told
+    assert any(each.startswith("v: p: the median wait falls") for each in told)
+    assert any("useful time a day falls" in each for each in sentences(cluster, rows, ["base", "v"], 3))
+    assert sentences(cluster, rows, ["base", "v"], 3, {"base"}) == told
+    plain, fast = (gains_table(as_documents(rows), "v", "base", faster=faster)[1][-1] for faster in (False, True))
+    assert (plain, fast) == ("", "gains")
+    assert has_speed({"jobs": [{"times": 2}, {"speed": 2}]})
+    assert not has_speed({"jobs": [{"times": 2}]})
 
 
 def test_shares_of_projects_are_told_in_percent() -> None:
