@@ -36,7 +36,9 @@ def budgets(
         str | None, typer.Option("--try", metavar="CHANGES", help="Change set or budget file to try, JSON.")
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="With a trace: folder to keep both replays in.")] = None,
-    tick: Annotated[int, typer.Option(metavar="S", min=1, help="With a trace: decide every so many seconds.")] = 15,
+    tick: Annotated[
+        int | None, typer.Option(metavar="S", min=1, help="With a trace: decide every so many seconds; absent: 15.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the budget tree, or try a change of it.
@@ -49,11 +51,20 @@ def budgets(
     found = read_snapshot_or_trace(source)
     changes = None if attempt is None else read_budget_change(attempt)
     if isinstance(found, Snapshot):
+        _refuse_replay(out, tick)
         _show(found, changes, attempt or "", as_json=as_json)
     elif changes is None or attempt is None or source == STANDARD_INPUT:
         raise typer.BadParameter("a trace is a file, and takes a change to try", param_hint="--try")
     else:
         _replay(Path(source), changes, attempt, out, tick, as_json=as_json)
+
+
+def _refuse_replay(out: Path | None, tick: int | None) -> None:
+    """On a snapshot nothing is replayed: refuse options of a replay, all at once."""
+    given = [option for option, value in (("--out", out), ("--tick", tick)) if value is not None]
+    if given:
+        options = " and ".join(given)
+        raise typer.BadParameter(f"a snapshot is one instant, nothing is replayed: leave {options} out, or give a trace")
 
 
 def _show(snapshot: Snapshot, changes: ChangeSet | BudgetFile | None, name: str, *, as_json: bool) -> None:
@@ -86,7 +97,9 @@ def _tried(snapshot: Snapshot, changes: ChangeSet | BudgetFile, name: str) -> tu
     return replace(snapshot, budgets=tree).canonical(), last or first
 
 
-def _replay(trace: Path, changes: ChangeSet | BudgetFile, name: str, out: Path | None, tick: int, *, as_json: bool) -> None:
+def _replay(
+    trace: Path, changes: ChangeSet | BudgetFile, name: str, out: Path | None, tick: int | None, *, as_json: bool
+) -> None:
     """Before and after on a trace, side by side."""
     from allocator.cli.whatif import play
     from allocator.whatif import Base, BudgetEdit, ReplayDoc, Scenario, Variant

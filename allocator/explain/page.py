@@ -52,10 +52,10 @@ def warning_section(warnings: Sequence[str]) -> Iterable[RenderableType]:
 def new_table(first: str, *others: str) -> Table:
     """A table whose first column is text and whose others are numbers or short."""
     table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold")
-    table.add_column(first, overflow="fold", min_width=12)
+    table.add_column(Text(printable(first)), overflow="fold", min_width=12)
     for title in others:
         words = title in WORDY
-        table.add_column(title, justify="left" if words else "right", overflow="fold", no_wrap=not words)
+        table.add_column(Text(printable(title)), justify="left" if words else "right", overflow="fold", no_wrap=not words)
     return table
 
 

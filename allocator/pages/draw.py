@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from allocator.domain import printable
 from allocator.pages.palette import light, with_variables
 from allocator.replay.errors import MissingExtraError
 
@@ -147,4 +148,4 @@ def _inline(document: str, size: Size) -> str:
     svg = re.sub(r"(\d+\.\d\d)\d+", r"\1", svg)
     svg = re.sub(r"\s+", " ", re.sub(r"font: [^;\"]*?(\d+(?:\.\d+)?px)[^;\"]*", r"font-size: \1", svg))
     opening = f'<svg viewBox="0 0 {size.width} {size.height}" aria-hidden="true" focusable="false">'
-    return with_variables(re.sub(r"^<svg[^>]*>", opening, svg))
+    return with_variables(re.sub(r"^<svg[^>]*>", opening, printable(svg)))

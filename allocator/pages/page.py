@@ -9,11 +9,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from allocator.domain import printable
 from allocator.pages.costs import cost_figures, lost_in
 from allocator.pages.draw import import_matplotlib
 from allocator.pages.engine import engine_figures, rungs_of
 from allocator.pages.figure import Figure, Table
 from allocator.pages.floor import PIECES, Floor, floor_of, gradient, label_of
+from allocator.pages.gains import Gains, gains_of
 from allocator.pages.measures import (
     VERDICTS,
     Measures,
@@ -70,6 +72,7 @@ class Report:
     drawn: Figure | None
     accounts: Sequence[Account]
     left_out: str = ""
+    gains: Sequence[Gains] = ()
 
 
 def build_report(folders: Sequence[Path], title: str | None = None) -> str:
@@ -132,7 +135,7 @@ def _of_study(folder: Path, title: str | None) -> Report:
     facts = [*variants, f"Seeds: {seeds}. Differences are to {document['base']}. The pictures are of the first seed."]
     return Report(
         title or document.get("scenario") or document["name"], facts, document["sentences"], measures, measure_figure(measures),
-        [_account(run) for run in runs], _left_out(runs, study.cells),
+        [_account(run) for run in runs], _left_out(runs, study.cells), list(gains_of(document)),
     )  # fmt: skip
 
 
@@ -188,12 +191,17 @@ def _script_data(floor: Floor) -> str:
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
+def _plain(value: Any) -> Any:
+    """What a page shows of a value: of names, nothing that would steer a terminal or turn the direction of writing."""
+    return printable(value) if type(value) is str else value  # not of what is HTML already, which has lines
+
+
 @cache
 def _environment() -> Any:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
-        loader=PackageLoader("allocator.pages", "template"),
+        loader=PackageLoader("allocator.pages", "template"), finalize=_plain,
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     environment.filters |= {"gradient": gradient, "mark": label_of}

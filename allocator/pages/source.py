@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allocator.domain import printable
 from allocator.pages.palette import LETTERS, NUM_NAMED, REST
 from allocator.replay.errors import ReplayError
 from allocator.replay.report import labels_of, read_results
@@ -125,7 +126,25 @@ def _read(folder: Path) -> tuple[Mapping[str, Any], Mapping[str, pd.DataFrame]]:
     summary, frames, _ = read_results(folder)
     if missing := [key for key in ("definitions", "metrics", "waits", "notes") if key not in summary]:
         raise ReplayError(f"{folder / SUMMARY} lacks {', '.join(missing)}: replay it again")
-    return summary, frames
+    return _plain(summary), {name: frame.apply(_plain_column) for name, frame in frames.items()}
+
+
+def _plain(value: Any) -> Any:
+    """A document whose texts can be drawn: names hold what users wrote."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        return {printable(key): _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list) else value
+
+
+def _plain_column(column: pd.Series[Any]) -> pd.Series[Any]:
+    """Likewise a column of a table; the same name stays the same everywhere."""
+    from pandas.api.types import is_string_dtype
+
+    texts = column.unique() if is_string_dtype(column) else ()
+    odd = {text: printable(text) for text in texts if isinstance(text, str) and not text.isprintable()}
+    return column.replace(odd) if odd else column
 
 
 def _names(tables: Sequence[Mapping[str, pd.DataFrame]]) -> Names:

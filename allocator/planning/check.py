@@ -12,7 +12,7 @@ import numpy as np
 from allocator.domain.trace import Job, Trace
 from allocator.generate.params import HOUR
 from allocator.planning.plan import Plan, fleet_of, met_in
-from allocator.planning.played import asked_of, play_trace
+from allocator.planning.played import asked_of, play_trace, with_failures
 from allocator.planning.question import Question
 from allocator.planning.scenarios import Key
 from allocator.planning.solver import Answer
@@ -117,7 +117,7 @@ def _replayed(question: Question, stage: Stage, templates: Templates) -> dict[Ke
     owed: Counter[Key] = Counter()
     for draw in range(how.draws):
         trace = play_trace(question.title, stage.pools, shares, asked, templates, promised, span, draw)
-        ran.update(ran_of(trace, how.policy, how.tick))
+        ran.update(ran_of(with_failures(trace, how.failures, draw), how.policy, how.tick))
         owed.update({key: round(min(parts[key].pledged * span, seconds)) for key, seconds in asked_by_key(trace).items()})
     return {key: min(1.0, ran[key] / seconds) for key, seconds in owed.items() if seconds}
 

@@ -10,12 +10,13 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-Name = Annotated[str, Meta(min_length=1)]
+from allocator.wire.scalars import Count, Name, Part, PositiveCount
+from allocator.wire.scalars import Number as Amount
+
 Quarter = Annotated[str, Meta(min_length=1, extra_json_schema={"description": "a quarter, as 2027Q1"})]
-Amount = Annotated[float, Meta(ge=0)]
-Part = Annotated[float, Meta(ge=0, le=1)]
-Count = Annotated[int, Meta(ge=0)]
-Positive = Annotated[int, Meta(ge=1)]
+Deviation = Annotated[float, Meta(ge=0, le=2)]
+"""Of the logarithm: at 2, one year in six brings more than sevenfold the growth that is expected."""
+Quarters = Annotated[int, Meta(ge=0, le=400)]
 Yearly = Annotated[float, Meta(ge=-0.99, le=20, extra_json_schema={"description": "a part of 1 a year"})]
 
 
@@ -28,8 +29,8 @@ class HardwareDoc(_Doc):
 
     name: Name
     pool: Name
-    gpus: Positive
-    nodes: Positive
+    gpus: PositiveCount
+    nodes: PositiveCount
     running: Amount = 0
     uses: dict[str, Amount] = {}
 
@@ -37,15 +38,15 @@ class HardwareDoc(_Doc):
 class UnitDoc(HardwareDoc):
     """A unit that can be bought, at most `most` a quarter. It arrives `lead` quarters after its order and serves `life`."""
 
-    lead: Count = 0
-    life: Positive = 20
+    lead: Quarters = 0
+    life: Annotated[int, Meta(ge=1, le=400)] = 20
     most: Count | None = None
 
 
 class ExistingDoc(HardwareDoc):
     """Units that are there at the beginning; `until` is their last quarter, `early` lets them leave before."""
 
-    count: Positive = 1
+    count: PositiveCount = 1
     until: Quarter | None = None
     early: bool = False
 
@@ -118,9 +119,9 @@ class GrowthDoc(_Doc):
     """
 
     yearly: Yearly = 0
-    uncertainty: Amount = 0
-    own: Amount = 0
-    scenarios: Positive = 20
+    uncertainty: Deviation = 0
+    own: Deviation = 0
+    scenarios: Annotated[int, Meta(ge=1, le=10_000)] = 20
     seed: Count = 0
     projects: dict[str, Yearly] = {}
     pools: dict[str, Yearly] = {}
@@ -134,14 +135,18 @@ class UtilisationDoc(_Doc):
 
 
 class ReplayDoc(_Doc):
-    """How the plan is played: on at most so many GPUs of each pool, for so many hours, with so many draws of jobs."""
+    """How the plan is played: on at most so many GPUs of each pool, for so many hours, with so many draws of jobs.
+
+    `failures` are of nodes, per GPU and day; drawn as for synthetic traces.
+    """
 
     quarters: list[Quarter] = []
     policy: Name = "budgets_greedy"
-    gpus: Annotated[int, Meta(ge=64)] = 256
+    gpus: Annotated[int, Meta(ge=64, le=1_000_000)] = 256
     hours: Annotated[int, Meta(ge=6, le=240)] = 24
     draws: Annotated[int, Meta(ge=1, le=100)] = 2
     tick: Annotated[int, Meta(ge=15, le=3600)] = 300
+    failures: Part = 0
 
 
 class PlanDoc(_Doc):

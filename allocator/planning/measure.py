@@ -12,7 +12,7 @@ from fractions import Fraction
 from allocator.generate.params import HOUR
 from allocator.planning.check import asked_by_key, ran_of
 from allocator.planning.document import ReplayDoc
-from allocator.planning.played import PoolPlan, play_trace
+from allocator.planning.played import PoolPlan, play_trace, with_failures
 from allocator.planning.scenarios import Key
 from allocator.planning.templates import Templates
 from allocator.planning.utilisation import Utilisation
@@ -58,6 +58,6 @@ def _play(replay: ReplayDoc, templates: Templates, load: float) -> tuple[Counter
     got = {key: min(load, 1.0) * float(share) * pool.gpus for key, share in SHARES.items()}
     for draw in range(replay.draws):
         trace = play_trace("measured", (pool,), SHARES, wanted, templates, got, replay.hours * HOUR, draw)
-        ran.update(ran_of(trace, replay.policy, replay.tick))
+        ran.update(ran_of(with_failures(trace, replay.failures, draw), replay.policy, replay.tick))
         asked.update(asked_by_key(trace))
     return ran, asked

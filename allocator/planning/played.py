@@ -17,6 +17,7 @@ from allocator.domain import Allocation, Cluster, Node, Policy, TopologyWish, Us
 from allocator.domain.trace import Job, Trace
 from allocator.generate.demand import split_tasks
 from allocator.generate.fleet import HGX_LEVELS, SLOWDOWN
+from allocator.generate.outages import draw_outages
 from allocator.generate.params import TRACE_START
 from allocator.planning.templates import Templates
 
@@ -70,10 +71,9 @@ def play_trace(
     sizes = {pool.name: pool for pool in pools}
     jobs: list[Job] = []
     for number, key in enumerate(sorted(wanted)):
-        rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(number,))))
         pool = sizes.get(key[1])
         if pool is not None and pool.num_nodes and wanted[key] > 0:
-            jobs += _draw_jobs(rng, key, pool, templates.of(key), wanted[key], span)
+            jobs += _draw_jobs(_rng(seed, number), key, pool, templates.of(key), wanted[key], span)
     jobs.sort(key=lambda job: (job.workload.submit_time, job.workload.id))
     return Trace(
         name=name,
@@ -84,6 +84,16 @@ def play_trace(
         jobs=tuple(jobs),
         usage=tuple(_history(got)),
     )
+
+
+def with_failures(trace: Trace, rate: float, seed: int) -> Trace:
+    """The trace with failures of nodes, so many per GPU and day, each repaired as in a synthetic trace."""
+    rng = _rng(seed, 2**32 - 1)  # apart from those of projects
+    return replace(trace, outages=draw_outages(trace.cluster, trace.start, trace.end, rng, rate))
+
+
+def _rng(seed: int, stream: int) -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(stream,))))
 
 
 def asked_of(jobs: Iterable[Job], end: int) -> int:

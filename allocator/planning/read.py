@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 from pathlib import Path
 
@@ -18,8 +18,11 @@ from allocator.planning.scenarios import EXPECTED, given_demand, grow, measure_d
 from allocator.planning.steps import by_quarter
 from allocator.planning.tables import Places, read_document
 from allocator.planning.utilisation import MEASURED, Utilisation
-from allocator.wire import load_trace
+from allocator.wire import load_named_trace
 from allocator.wire.shapes import nearest, show
+
+MOST_GPUS = 1_000_000_000
+"""No project asks for more of a pool."""
 
 AS_IT_IS = "as it is"
 """The course on which demand stays in its pools."""
@@ -37,13 +40,13 @@ def read_question(path: Path) -> Question:
     issues = document_issues(doc)
     if issues:
         raise places.refuse(issues)
-    trace = load_trace(path.parent / doc.trace) if doc.trace is not None else None
+    trace = load_named_trace(path.parent / doc.trace) if doc.trace is not None else None
     return _build(doc, places, trace)
 
 
 def read_trace(question: Question, path: Path) -> Trace | None:
     """The trace that a question took its demand from."""
-    return None if question.trace is None else load_trace(path.parent / question.trace)
+    return None if question.trace is None else load_named_trace(path.parent / question.trace)
 
 
 def _build(doc: PlanDoc, places: Places, trace: Trace | None) -> Question:
@@ -55,6 +58,9 @@ def _build(doc: PlanDoc, places: Places, trace: Trace | None) -> Question:
     if issues:
         raise places.refuse(issues)
     names, demand = _scenarios(doc, rows, projects, pools, first)
+    issues += _overgrown(demand, names, projects, pools, first)
+    if issues:
+        raise places.refuse(issues)
     courses = list(dict.fromkeys(row.course for row in doc.courses)) or [AS_IT_IS]
     moves = {course: [row for row in doc.courses if row.course == course] for course in courses}
     return Question(
@@ -90,6 +96,23 @@ def _scenarios(
     if doc.growth is None:
         return names, demand
     return [f"draw {number}" for number in range(1, doc.growth.scenarios + 1)], grow(demand, doc.growth, projects, pools)
+
+
+def _overgrown(
+    demand: Floats, names: Sequence[str], projects: Sequence[str], pools: Sequence[str], first: int
+) -> Iterator[Issue]:
+    """Growth that nobody means: it is told where it is worst."""
+    if not demand.size:
+        return
+    s, t, v, p = map(int, np.unravel_index(int(np.argmax(demand)), demand.shape))
+    most = float(demand[s, t, v, p])
+    if not most <= MOST_GPUS:
+        where = f"in {name_quarter(first + t)}, scenario {show(names[s])}"
+        yield Issue(
+            path="$.growth" if len(names) > 1 else "$.demand",
+            problem=f"{show(projects[v])} asks for {most:.3g} GPUs of {show(pools[p])} {where}",
+            remedy=f"give less demand, less growth or fewer quarters: at most {MOST_GPUS:,d} GPUs",
+        )
 
 
 def _trace_rows(trace: Trace, pools: Sequence[str], places: Places) -> list[DemandDoc]:

@@ -47,6 +47,8 @@ def _how(replay: View) -> str:
     """How it was replayed, and how far the replay is from the plan."""
     apart = max(abs(row["difference"]) for row in replay["rows"])
     size = f"at most {replay['gpus']:,d} GPUs of each pool, {replay['hours']:,d} h, {counted(replay['draws'], 'draw')} of jobs"
+    if replay["failures"]:
+        size += f", {replay['failures']:g} node failures per GPU and day"
     return f"{replay['policy']}, {size}; largest difference {100 * apart:.1f} points"
 
 

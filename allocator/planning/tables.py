@@ -16,7 +16,8 @@ import msgspec
 
 from allocator.domain import Issue, SnapshotError
 from allocator.generate.files import read_text, refuse
-from allocator.planning.document import TABLES, Name, PlanDoc, Quarter
+from allocator.planning.document import TABLES, PlanDoc, Quarter
+from allocator.wire.scalars import Name
 from allocator.wire.shapes import problems
 
 _TEXTS = (Name, Quarter, Name | None, Quarter | None)

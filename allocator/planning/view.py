@@ -53,6 +53,7 @@ def plan_view(question: Question, answer: Answer, played: Sequence[Comparison] |
             "gpus": question.replay.gpus,
             "hours": question.replay.hours,
             "draws": question.replay.draws,
+            "failures": question.replay.failures,
             "rows": [row.as_dict() for row in played],
         }
     return view

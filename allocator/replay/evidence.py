@@ -65,8 +65,10 @@ class Evidence:
         Days since the start, the last one perhaps not whole.
     pools
         GPU-seconds of all pools together by column and day, shape (num_days,) each.
+    by_pool
+        The same of each pool.
     projects, project_pools
-        What was owed to and got by each project, and by each project in each pool.
+        What was owed to and got by each project, and by each project in each pool: called as `in_pool` says.
     waits
         The jobs.
     stops
@@ -85,6 +87,7 @@ class Evidence:
 
     num_days: int
     pools: Mapping[str, Floats]
+    by_pool: Mapping[str, Mapping[str, Floats]]
     projects: Delivery
     project_pools: Delivery
     waits: Waits
@@ -107,7 +110,8 @@ def evidence_of(frames: Mapping[str, pd.DataFrame], start: int, end: int) -> Evi
     stopped = stopped_runs(runs)
     return Evidence(
         num_days=num_days,
-        pools={name: _by_day(root.day, root[name], num_days) for name in SUMMED},
+        pools=_summed(root, num_days),
+        by_pool={str(pool): _summed(rows, num_days) for pool, rows in root.groupby("pool") if pool},
         projects=_delivery(hours[hours.project], ["allocation"], num_days),
         project_pools=_delivery(hours[hours.project], ["allocation", "pool"], num_days),
         waits=_waits(jobs, start),
@@ -119,6 +123,15 @@ def evidence_of(frames: Mapping[str, pd.DataFrame], start: int, end: int) -> Evi
         by_hand=_by_day((epochs.now - start) // DAY, epochs.drains_by_hand, num_days),
         late=frames["reservations"].late.to_numpy(dtype=np.int64),
     )
+
+
+def in_pool(project: str, pool: str) -> str:
+    """What a project in a pool is called among `project_pools`."""
+    return f"{project}|{pool}"
+
+
+def _summed(rows: pd.DataFrame, num_days: int) -> dict[str, Floats]:
+    return {name: _by_day(rows.day, rows[name], num_days) for name in SUMMED}
 
 
 def stopped_runs(runs: pd.DataFrame) -> pd.DataFrame:

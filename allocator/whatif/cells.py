@@ -82,13 +82,13 @@ def play_cell(cell: Cell, folder: Path) -> bool:
     """
     try:
         trace = edited(load_trace(trace_file(folder, cell.seed)), cell.variant, cell.seed)
-        made_from = digest_of(trace, cell.settings)
+        digest = digest_of(trace, cell.settings)
         target = cell_folder(folder, cell.key)
-        if _kept(target) == made_from:
+        if _is_kept(target, digest):
             return True
         simulator = Simulator(trace, policy_of(cell.settings), options_of(cell.settings, trace.start))
         simulator.run()
-        _put(target, simulator, made_from)
+        _put(target, simulator, digest)
     except AllocatorError as error:
         raise WhatIfError(f"{cell.key}: {error}") from error
     return False
@@ -117,17 +117,36 @@ def _drift(settings: Mapping[str, Any]) -> int:
     return int(settings.get("drift", max(_USUAL.drift, settings.get("tick", _USUAL.tick))))
 
 
-def _kept(target: Path) -> str | None:
-    """What a cell that lies there was made from."""
+def made_from(target: Path) -> str | None:
+    """The digest of what a cell that lies there was made from; None where there is no cell.
+
+    Raises
+    ------
+    WhatIfError
+        If the file that should say so is damaged.
+    """
     file = target / MADE_FROM
-    return str(json.loads(file.read_text(encoding="utf-8"))["digest"]) if file.is_file() else None
+    if not file.is_file():
+        return None
+    try:
+        return str(json.loads(file.read_text(encoding="utf-8"))["digest"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise WhatIfError(f"{file} is damaged ({error!r})") from error
 
 
-def _put(target: Path, simulator: Simulator, made_from: str) -> None:
+def _is_kept(target: Path, digest: str) -> bool:
+    """Whether a whole cell of this digest lies there; the run has said which ones are damaged, and they are played anew."""
+    try:
+        return made_from(target) == digest
+    except WhatIfError:
+        return False
+
+
+def _put(target: Path, simulator: Simulator, digest: str) -> None:
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         write_results(simulator, part)
-        (part / MADE_FROM).write_text(json.dumps({"digest": made_from}) + "\n", encoding="utf-8")
+        (part / MADE_FROM).write_text(json.dumps({"digest": digest}) + "\n", encoding="utf-8")
         if target.exists():
             shutil.rmtree(target)
         part.rename(target)

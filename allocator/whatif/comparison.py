@@ -10,7 +10,7 @@ import numpy as np
 from allocator.replay.bootstrap import DRAWS, limits
 from allocator.replay.evidence import Floats
 from allocator.replay.metrics import METRICS, Metric, Value
-from allocator.whatif.samples import Name, Sample, project_metrics
+from allocator.whatif.samples import Name, Sample, pool_metrics, project_metrics, project_pool_metrics
 
 FEWEST_SEEDS = 3
 """From fewer seeds none are drawn: the intervals are of the days alone."""
@@ -40,6 +40,7 @@ class Row(NamedTuple):
     difference: Value
     difference_low: Value
     difference_high: Value
+    pool: str = ""
 
     @property
     def differs(self) -> bool:
@@ -52,29 +53,47 @@ class Row(NamedTuple):
 
 def compare_cells(samples: Samples, variants: Sequence[str], seeds: Sequence[int]) -> list[Row]:
     """All metrics of the cluster, variant by variant; the first variant is the baseline."""
-    return [row for metric in METRICS for row in _rows(metric, "", samples, variants, seeds)]
+    return [row for metric in METRICS for row in _rows(metric, ("", ""), samples, variants, seeds)]
 
 
 def compare_projects(samples: Samples, variants: Sequence[str], seeds: Sequence[int]) -> list[Row]:
     """The same for every project that is in any of the cells."""
-    projects = sorted({project for sample in samples.values() for project, _ in sample if project})
     return [
         row
-        for project in projects
+        for project in sorted({project for project, pool in _subjects(samples) if project and not pool})
         for metric in project_metrics(project)
-        for row in _rows(metric, project, samples, variants, seeds)
+        for row in _rows(metric, (project, ""), samples, variants, seeds)
     ]
 
 
-def _rows(metric: Metric, project: str, samples: Samples, variants: Sequence[str], seeds: Sequence[int]) -> Iterator[Row]:
+def compare_pools(samples: Samples, variants: Sequence[str], seeds: Sequence[int]) -> list[Row]:
+    """The same for every pool that is in any of the cells, and after it for every project in it."""
+    subjects = sorted((pool, project) for project, pool in _subjects(samples) if pool)
+    return [
+        row
+        for pool, project in subjects
+        for metric in (project_pool_metrics(project, pool) if project else pool_metrics(pool))
+        for row in _rows(metric, (project, pool), samples, variants, seeds)
+    ]
+
+
+def _subjects(samples: Samples) -> set[tuple[str, str]]:
+    """Projects and pools that anything is known of."""
+    return {(project, pool) for sample in samples.values() for project, pool, _ in sample}
+
+
+def _rows(
+    metric: Metric, subject: tuple[str, str], samples: Samples, variants: Sequence[str], seeds: Sequence[int]
+) -> Iterator[Row]:
+    project, pool = subject
     found = {
-        variant: [samples[variant, seed].get((project, metric.name), Sample(None, None)) for seed in seeds]
+        variant: [samples[variant, seed].get((project, pool, metric.name), Sample(None, None)) for seed in seeds]
         for variant in variants
     }
     base = found[variants[0]]
     for variant, own in found.items():
         values = (*_means(own), *(_means(_apart(base, own)) if variant != variants[0] else (None, None, None)))
-        yield Row(metric.name, metric.definition, metric.unit, metric.better, variant, project, *values)
+        yield Row(metric.name, metric.definition, metric.unit, metric.better, variant, project, *values, pool)
 
 
 def _apart(base: Sequence[Sample], own: Sequence[Sample]) -> list[Sample]:
@@ -122,5 +141,8 @@ def _times(num_seeds: int) -> Floats:
 
 
 def as_documents(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """The rows for JSON; the allocation stands only where there is one."""
-    return [{key: item for key, item in row._asdict().items() if key != "allocation" or row.allocation} for row in rows]
+    """The rows for JSON; allocation and pool stand only where there is one."""
+    return [{key: item for key, item in row._asdict().items() if item != "" or key not in _SUBJECT} for row in rows]
+
+
+_SUBJECT = ("allocation", "pool")

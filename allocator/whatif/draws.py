@@ -11,7 +11,7 @@ from allocator.generate.drawn_days import draw_days
 from allocator.generate.files import refuse
 from allocator.generate.offered import jitter
 from allocator.whatif.scenario import Base, Scenario
-from allocator.wire import load_trace
+from allocator.wire import load_named_trace
 
 
 def bases(scenario: Scenario) -> Iterator[tuple[int, Trace]]:
@@ -42,4 +42,4 @@ def _trace(base: Base) -> Trace:
         return make_trace(base.recipe or TraceRecipe())
     if not base.trace.is_file():
         raise refuse("$.base.trace", f"{base.trace} is no file", "give a file that exists")
-    return load_trace(base.trace)
+    return load_named_trace(base.trace)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -18,6 +19,8 @@ from allocator.wire import decode_trace, encode_trace
 from allocator.wire.decode import exact_fraction
 from allocator.wire.encode import policy_doc
 from allocator.wire.snapshot_doc import PolicyDoc
+
+Step = Callable[[Trace], Trace]
 
 MOST_ISSUES = 5
 """A pool that is gone is missed by every job that names it; so many are told."""
@@ -37,24 +40,34 @@ def edited(trace: Trace, variant: Variant, seed: int) -> Trace:
     Raises
     ------
     SnapshotError
-        If an edit does not fit the trace.
+        With every edit that does not fit the trace.
     """
-    edits = variant.edits
-    for at, jobs in enumerate(edits.jobs):
-        trace = edit_jobs(trace, jobs, seed, f"jobs[{at}]")
-    if edits.load is not None:
-        trace = set_load(trace, edits.load, seed, "load")
-    trace = _each(trace, edits.remove, remove_nodes, "remove")
-    trace = _each(trace, edits.add, add_nodes, "add")
-    trace = _each(trace, edits.fail, fail_nodes, "fail")
-    trace = _each(trace, edits.maintenance, service_nodes, "maintenance")
-    for change in variant.budgets:
-        trace = edit_budgets(trace, change)
+    issues: list[Issue] = []
+    for step in _steps(variant, seed):
+        try:
+            trace = step(trace)
+        except SnapshotError as error:
+            issues += error.issues
+    if issues:
+        raise SnapshotError(issues)
     return replace(trace, policy=_policy(trace.policy, variant.raw.get("policy", {})))
 
 
+def _steps(variant: Variant, seed: int) -> Iterator[Step]:
+    """The edits in their order."""
+    edits = variant.edits
+    yield from (partial(edit_jobs, doc=doc, seed=seed, place=f"jobs[{at}]") for at, doc in enumerate(edits.jobs))
+    if edits.load is not None:
+        yield partial(set_load, load=edits.load, seed=seed, place="load")
+    yield from (partial(remove_nodes, doc=doc, place=f"remove[{at}]") for at, doc in enumerate(edits.remove))
+    yield from (partial(add_nodes, doc=doc, place=f"add[{at}]") for at, doc in enumerate(edits.add))
+    yield from (partial(fail_nodes, doc=doc, place=f"fail[{at}]") for at, doc in enumerate(edits.fail))
+    yield from (partial(service_nodes, doc=doc, place=f"maintenance[{at}]") for at, doc in enumerate(edits.maintenance))
+    yield from (partial(edit_budgets, edit=change) for change in variant.budgets)
+
+
 def checked(trace: Trace, variant: Variant, seed: int) -> list[Issue]:
-    """What is wrong with the edits on this trace: of the first that does not fit, or of the trace that they make."""
+    """What is wrong with the edits on this trace, or with the trace that they make."""
     try:
         decode_trace(encode_trace(edited(trace, variant, seed)))
     except SnapshotError as error:
@@ -63,12 +76,6 @@ def checked(trace: Trace, variant: Variant, seed: int) -> list[Issue]:
         more = Issue(path=f"variant {variant.name}", problem=f"{left} more", remedy="correct these first")
         return [*issues[:MOST_ISSUES], *([more] if left > 0 else [])]
     return []
-
-
-def _each(trace: Trace, docs: Sequence[Any], edit: Callable[[Trace, Any, str], Trace], name: str) -> Trace:
-    for at, doc in enumerate(docs):
-        trace = edit(trace, doc, f"{name}[{at}]")
-    return trace
 
 
 def _policy(policy: Policy, given: Mapping[str, Any]) -> Policy:

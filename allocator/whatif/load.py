@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 from allocator.domain import Allocation, Workload
@@ -20,12 +22,14 @@ def edit_jobs(trace: Trace, doc: JobsDoc, seed: int, place: str) -> Trace:
     Raises
     ------
     SnapshotError
-        If no job fits, or their number cannot be changed like that.
+        If no job fits, their number cannot be changed like that, or all of them would come outside the trace.
     """
     below = _below(trace.budgets, doc.where.allocation)
     some = tuple(job for job in trace.jobs if _fits(job.workload, doc.where, below))
     if not some:
         raise refuse(f"{place}.where", "no job of the trace fits", "ask for less")
+    if doc.shift is not None:
+        _refuse_outside(trace, some, doc.shift, f"{place}.shift")
     ids = {job.workload.id for job in some}
     others = tuple(job for job in trace.jobs if job.workload.id not in ids)
     if doc.times is not None:
@@ -69,13 +73,30 @@ def _times(trace: Trace, times: float, seed: int) -> tuple[Job, ...]:
     return scale_load(trace, times * offered_load(trace), seed).jobs if times else ()
 
 
+def _refuse_outside(trace: Trace, jobs: Iterable[Job], shift: str, place: str) -> None:
+    """A few jobs may come at an edge of the trace; if all of them would, nothing of the load they make is left."""
+    by = seconds(shift)
+    if not any(trace.start <= job.workload.submit_time + by < trace.end for job in jobs):
+        side, span = ("after its end" if by > 0 else "before its start"), trace.end - trace.start
+        raise refuse(place, f"{shift!r} moves every one of these jobs {side}", f"shift them by less: the trace lasts {span} s")
+
+
 def _changed(job: Job, trace: Trace, doc: JobsDoc) -> Job:
     """A job at its new time, with what it declares now. What would come outside the trace comes at its edge."""
     work = job.workload
     if doc.shift is not None:
         at = min(max(work.submit_time + seconds(doc.shift), trace.start), trace.end - 1)
         work = replace(work, submit_time=at)
+    if doc.speed is not None:
+        job = _faster(job, Fraction(str(doc.speed)))
     return replace(job, workload=work if doc.set is None else replace(work, **_given(doc.set)))
+
+
+def _faster(job: Job, speed: Fraction) -> Job:
+    """The same work where each second does the work of `speed` seconds. What the user declares stays, and so do restarts and
+    checkpoints: they wait for disks."""
+    fails = None if job.fails_after is None else math.ceil(job.fails_after / speed)
+    return replace(job, work=math.ceil(job.work / speed), fails_after=fails)
 
 
 def _given(doc: NewJobDoc) -> dict[str, Any]:

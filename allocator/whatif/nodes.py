@@ -156,8 +156,17 @@ def fail_nodes(trace: Trace, doc: FailDoc, place: str) -> Trace:
 
 
 def service_nodes(trace: Trace, doc: MaintainDoc, place: str) -> Trace:
-    """The trace with a plan of maintenance."""
+    """The trace with a plan of maintenance.
+
+    Raises
+    ------
+    SnapshotError
+        If none of the nodes fits, or work on the first of them begins after the end.
+    """
     begins, nodes = trace.start + seconds(doc.at), chosen(trace.cluster, doc, place)
+    if begins >= trace.end:
+        problem = f"{doc.at!r} after the start the trace has ended: nothing is serviced in it"
+        raise refuse(f"{place}.at", problem, f"give a moment before {trace.end - trace.start} s")
     planned = serviced(
         nodes, begins, seconds(doc.lasts), seconds(doc.notice), earliest=trace.start, batch=doc.batch, drain=doc.drain
     )

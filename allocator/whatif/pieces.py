@@ -13,7 +13,7 @@ import msgspec
 
 from allocator.domain import Issue
 from allocator.whatif.budget_edits import BudgetEdit, array_of, budget_edits
-from allocator.whatif.checks import edit_issues
+from allocator.whatif.checks import edit_issues, empty_issues
 from allocator.whatif.scenario_doc import AxisDoc, EditsDoc, VariantDoc
 from allocator.whatif.spans import in_seconds
 from allocator.wire.shapes import problems
@@ -73,7 +73,7 @@ def _variant(raw: Any, path: str, folder: Path, issues: list[Issue]) -> Iterator
 def _piece(name: str, title: str, raw: Mapping[str, Any], path: str, folder: Path, issues: list[Issue]) -> Piece:
     """A piece whose edits have the right shape; what makes no sense in them is noted."""
     edits = {key: value for key, value in raw.items() if key not in _OWN}
-    issues += edit_issues(msgspec.convert(edits, EditsDoc), path)
+    issues += [*empty_issues(raw, path), *edit_issues(msgspec.convert(edits, EditsDoc), path)]
     budgets = tuple(budget_edits(raw.get("budgets", []), f"{path}.budgets", folder, issues))
     kept = {key: value for key, value in raw.items() if key not in ("name", "title")}
     return Piece(name=name, title=title, raw=kept, budgets=budgets, place=path)

@@ -15,6 +15,7 @@ from allocator.whatif.comparison import Row
 WHATIF = "whatif.json"
 COMPARISON = "comparison.csv"
 PROJECTS = "projects.csv"
+POOLS = "pools.csv"
 
 
 def write_document(path: Path, document: Mapping[str, Any]) -> None:

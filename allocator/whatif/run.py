@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gzip
-import shutil
-from collections.abc import Callable, Iterator, Mapping
+import itertools
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,19 @@ from allocator.domain import Issue, SnapshotError
 from allocator.domain.trace import Trace
 from allocator.replay import ReplayError
 from allocator.whatif.backends import run_all
-from allocator.whatif.cells import CELLS, Cell, cell_folder, options_of, play_cell, policy_of, trace_file
-from allocator.whatif.comparison import Samples, as_documents, compare_cells, compare_projects
+from allocator.whatif.cells import Cell, cell_folder, options_of, play_cell, policy_of, trace_file
+from allocator.whatif.comparison import Samples, as_documents, compare_cells, compare_pools, compare_projects
 from allocator.whatif.draws import bases
 from allocator.whatif.edits import checked
-from allocator.whatif.results import COMPARISON, PROJECTS, WHATIF, write_document, write_table, write_whole
+from allocator.whatif.folder import only_run, refuse_foreign, tidy
+from allocator.whatif.gains import has_speed
+from allocator.whatif.results import COMPARISON, POOLS, PROJECTS, WHATIF, write_document, write_table, write_whole
 from allocator.whatif.samples import Name, Sample, sample_cell
 from allocator.whatif.scenario import Scenario
 from allocator.whatif.sentences import sentences
 from allocator.wire import encode_trace
+
+logger = logging.getLogger(__name__)
 
 Told = Callable[[int, int, int], None]
 """Cells that are done, of how many, and how many of them were kept from before."""
@@ -30,42 +35,51 @@ def run_scenario(scenario: Scenario, folder: Path, told: Told = lambda done, tot
     """Play a scenario into a folder, and compare; returns what is written to `whatif.json`.
 
     Cells that were played before from the same trace, edits and settings are kept, so that a run which was broken off goes on.
-    One run at a time for a folder.
+    One run at a time for a folder. A cell that is damaged is named in a warning, and played anew.
 
     Raises
     ------
     SnapshotError
         With everything that is wrong with the edits on this trace.
     WhatIfError
-        If a cell breaks off, or the backend is not what was asked for.
+        If a cell breaks off, the backend is not what was asked for, or the folder is of something else or in use.
     MissingExtraError
         If a package is not installed.
     """
     folder = folder.resolve()  # workers may stand elsewhere
-    seeds = _lay_out(scenario, folder)
-    cells = [Cell(variant=variant, seed=seed, replay=scenario.replay) for variant in scenario.variants for seed in seeds]
-    kept = 0
-    for done, was_kept in enumerate(run_all(play_cell, ((cell, folder) for cell in cells), scenario.run), start=1):
-        kept += was_kept
-        told(done, len(cells), kept)
-    found = _compared(scenario, seeds, cells, folder)
-    write_document(folder / WHATIF, found)
+    refuse_foreign(folder)
+    traces = _checked(scenario)
+    with only_run(folder):
+        seeds = _lay_out(traces, folder)
+        cells = [Cell(variant=variant, seed=seed, replay=scenario.replay) for variant in scenario.variants for seed in seeds]
+        for sentence in tidy(folder, [cell.key for cell in cells]):
+            logger.warning("%s", sentence)
+        kept = 0
+        for done, was_kept in enumerate(run_all(play_cell, ((cell, folder) for cell in cells), scenario.run), start=1):
+            kept += was_kept
+            told(done, len(cells), kept)
+        found = _compared(scenario, seeds, cells, folder)
+        write_document(folder / WHATIF, found)
     return found
 
 
-def _lay_out(scenario: Scenario, folder: Path) -> list[int]:
-    """The folder with the trace of every seed, once everything is known to fit; returns the seeds."""
+def _checked(scenario: Scenario) -> Iterator[tuple[int, Trace]]:
+    """The seeds with their traces, once everything is known to fit the first one."""
+    found = bases(scenario)
+    seed, trace = next(found)
+    if issues := [*_check(scenario, trace, seed)]:
+        raise SnapshotError(issues)
+    return itertools.chain([(seed, trace)], found)
+
+
+def _lay_out(traces: Iterable[tuple[int, Trace]], folder: Path) -> list[int]:
+    """Write the trace of every seed; returns the seeds."""
     seeds: list[int] = []
-    for seed, trace in bases(scenario):
-        if not seeds and (issues := [*_check(scenario, trace, seed)]):
-            raise SnapshotError(issues)
+    for seed, trace in traces:
         file = trace_file(folder, seed)
-        file.parent.mkdir(parents=True, exist_ok=True)
+        file.parent.mkdir(exist_ok=True)
         write_whole(file, gzip.compress(encode_trace(trace), mtime=0))
         seeds.append(seed)
-    (folder / CELLS).mkdir(exist_ok=True)
-    for part in (folder / CELLS).glob(".*.part"):
-        shutil.rmtree(part)  # of a run that was killed
     return seeds
 
 
@@ -88,6 +102,8 @@ def _compared(scenario: Scenario, seeds: list[int], cells: list[Cell], folder: P
     rows, projects = compare_cells(samples, names, seeds), compare_projects(samples, names, seeds)
     write_table(folder / COMPARISON, rows)
     write_table(folder / PROJECTS, projects)
+    pools = compare_pools(samples, names, seeds)
+    write_table(folder / POOLS, pools)
     return {
         "name": scenario.name,
         "scenario": scenario.title,
@@ -98,7 +114,10 @@ def _compared(scenario: Scenario, seeds: list[int], cells: list[Cell], folder: P
         "cells": [{"key": cell.key, "variant": cell.variant.name, "seed": cell.seed} for cell in cells],
         "comparison": as_documents(rows),
         "projects": as_documents(projects),
-        "sentences": sentences(rows, projects, names, len(seeds)),
+        "pools": as_documents(pools),
+        "sentences": sentences(
+            rows, projects, names, len(seeds), {one.name for one in scenario.variants if has_speed(one.raw)}
+        ),
     }
 
 

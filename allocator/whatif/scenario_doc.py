@@ -12,6 +12,7 @@ from allocator.wire.snapshot_doc import Doc, PolicyDoc
 
 SpanText = Annotated[str, Meta(min_length=1, description="a span as 12h or 3d6h, or seconds")]
 Moment = Annotated[str, Meta(min_length=1, description="so long after the start of the trace, as 1d12h")]
+Speed = Annotated[float, Meta(ge=0.01, le=1000)]
 Key = Annotated[str, Meta(min_length=1, description="letters, digits and . _ + - only, for it names folders")]
 
 
@@ -115,6 +116,9 @@ class JobsDoc(Doc, kw_only=True):
     where: Annotated[WhichJobsDoc, Meta(description="which jobs; absent: all")] = field(default_factory=WhichJobsDoc)
     times: Annotated[Multiplier | None, Meta(description="so many times their GPU time; 0: leave them out")] = None
     shift: Annotated[SpanText | None, Meta(description="submitted so much later; with - earlier")] = None
+    speed: Annotated[
+        Speed | None, Meta(description="with one pool in set.pools: a GPU there does the work of so many of before")
+    ] = None
     set: Annotated[NewJobDoc | None, Meta(description="what they declare instead")] = None
 
 

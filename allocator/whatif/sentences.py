@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from allocator.replay.bootstrap import LEVEL
 from allocator.replay.report import BY_NAME, show
@@ -25,17 +25,33 @@ HEADLINES: Mapping[str, str] = {
 }
 """Metrics that are told, and what they are called in a sentence; all others stand in the tables."""
 
+FASTER = "where jobs are faster, an hour of a GPU does more work"
+
 PROJECTS: Mapping[str, str] = {
+    "delivered": "what it gets of what it is owed",
     "useful_per_day": "useful time a day",
     "wait_p50": "the median wait",
 }
 """Likewise for each project."""
 
 
-def sentences(rows: Sequence[Row], projects: Sequence[Row], variants: Sequence[str], num_seeds: int) -> list[str]:
-    """What differs from the baseline, variant by variant, and what cannot be told apart; then what to beware of."""
+def sentences(
+    rows: Sequence[Row], projects: Sequence[Row], variants: Sequence[str], num_seeds: int, faster: Collection[str] = ()
+) -> list[str]:
+    """What differs from the baseline, variant by variant, and what cannot be told apart; then what to beware of.
+
+    Parameters
+    ----------
+    faster
+        Variants in which jobs have a speed: an hour of a GPU is not the same work there, and useful time is not compared.
+    """
+    apart = {variant for variant in variants if variant in faster or variants[0] in faster}
+    projects = [
+        row for row in projects if row.variant not in apart or row.metric != "useful_per_day" or row.variant == variants[0]
+    ]
     found = [sentence for variant in variants[1:] for sentence in _of_variant(rows, projects, variant, variants[0])]
     number = sum(_is_told(row) for row in (*rows, *projects) if row.variant != variants[0])
+    found += [f"{name}: useful time is not compared: {FASTER}." for name in variants[1:] if name in apart]
     if number:
         found += _caveats(number, num_seeds)
     return found
@@ -88,7 +104,7 @@ def _change(row: Row, before: Row) -> str:
 
 
 def _gains(rows: Sequence[Row], before: Mapping[tuple[str, str], Row]) -> Iterator[str]:
-    """Who gains and who loses: the projects whose useful time or wait differs."""
+    """Who gains and who loses: the projects whose share of what is owed, useful time or wait differs."""
     for row in rows:
         if _differs(row):
             yield _change(row, before[row.allocation, row.metric])
@@ -100,7 +116,11 @@ def _shown(number: float | None, row: Row) -> str:
     """A value with its unit."""
     if row.unit == "GPU-h/d":
         return "-" if number is None else f"{number:,.1f} GPU-h"
-    return show(number, BY_NAME["wait_p50" if row.allocation else row.metric])
+    return show(number, BY_NAME[_LIKE.get(row.metric, row.metric)])
+
+
+_LIKE = {"delivered": "delivered_7d"}
+"""Metrics of a project that are written as one of the cluster is."""
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ from allocator.wire.encode import encode_snapshot
 from allocator.wire.request import decode_request
 from allocator.wire.schema import decision_schema, snapshot_schema, trace_schema
 from allocator.wire.successor import encode_successor
-from allocator.wire.traces import decode_trace, encode_trace, load_trace
+from allocator.wire.traces import decode_trace, encode_trace, load_named_trace, load_trace
 
 __all__ = [
     "Texts",
@@ -23,6 +23,7 @@ __all__ = [
     "encode_trace",
     "is_other_snapshot",
     "load_decision",
+    "load_named_trace",
     "load_snapshot",
     "load_trace",
     "snapshot_digest",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from os import PathLike
+from pathlib import Path
 
 import msgspec
 
@@ -36,6 +37,14 @@ def load_trace(source: str | PathLike[str] | bytes) -> Trace:
         With every issue, if the document is refused.
     """
     return decode_trace(read_bytes(source))
+
+
+def load_named_trace(path: Path) -> Trace:
+    """The same, where a file is one of several: every issue begins with its name."""
+    try:
+        return load_trace(path)
+    except SnapshotError as error:
+        raise SnapshotError([replace(issue, path=f"{path}: {issue.path}") for issue in error.issues]) from error
 
 
 def decode_trace(data: bytes) -> Trace:

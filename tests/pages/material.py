@@ -13,7 +13,7 @@ from tests.builders import HOUR, budget
 from tests.replay.play import START, Told, job, trace
 
 DAYS = 3
-EVIL = "</script><b>evil"
+EVIL = "</script><b>evil\x1b[31m\u202e"
 """The name of a trace, a class and an allocation by somebody who means no good."""
 
 ALLOCATIONS = ("vision", "speech", "robots", EVIL, *(f"small{number}" for number in range(6)))
@@ -77,8 +77,25 @@ def study_document(variants: list[str]) -> dict[str, Any]:
         "seeds": [1, 2],
         "cells": [{"key": f"{name}-s{seed}", "variant": name, "seed": seed} for name in variants for seed in (1, 2)],
         "comparison": rows,
+        "projects": [_told("vision", "", metric, unit, *row) for metric, unit in PROJECT for row in enumerate(variants)],
+        "pools": [
+            _told(allocation, "h100", metric, "", *row)
+            for allocation in ("", "vision") for metric in ("occupancy", "delivered") for row in enumerate(variants)
+            if not (allocation and metric == "occupancy")
+        ],
         "sentences": ["A rack more shortens waits."],
-    }
+    }  # fmt: skip
+
+
+PROJECT = (("delivered", ""), ("useful_per_day", "GPU-h/d"), ("wait_p50", "s"))
+
+
+def _told(allocation: str, pool: str, metric: str, unit: str, place: int, variant: str) -> dict[str, Any]:
+    """A row of a project or pool: the variants differ by 0.1, and the interval says so."""
+    found: dict[str, Any] = {"metric": metric, "unit": unit, "variant": variant, "value": 0.5 + 0.1 * place}
+    found |= {"low": None, "high": None, "difference": 0.1 if place else None}
+    found |= {"difference_low": 0.05 if place else None, "difference_high": 0.15 if place else None}
+    return found | ({"allocation": allocation} if allocation else {}) | ({"pool": pool} if pool else {})
 
 
 def quiet() -> Trace:

@@ -12,12 +12,13 @@ import pytest
 
 from allocator.pages import build_report
 from allocator.pages.costs import cost_figures
+from allocator.pages.gains import gains_of
 from allocator.pages.source import MOST_RUNS, read_runs
 from allocator.replay import ReplayError
 from allocator.replay.metrics import METRICS
 from allocator.replay.tables import PLACES
 from tests.cli.conftest import Invoke, invoke
-from tests.pages.material import EVIL, quiet, write_replay
+from tests.pages.material import EVIL, quiet, study_document, write_replay
 
 __all__ = ["invoke"]
 
@@ -43,7 +44,8 @@ def test_one_replay(one: str, ours: Path) -> None:
 
 def test_names_do_no_harm(one: str) -> None:
     assert EVIL not in one
-    assert "&lt;/script&gt;&lt;b&gt;evil" in one
+    assert "&lt;/script&gt;&lt;b&gt;evil\\u001b[31m\\u202e" in one
+    assert {char for char in one if not char.isprintable()} == {"\n"}
 
 
 def test_it_is_one_file_and_the_same_each_time(one: str, ours: Path) -> None:
@@ -95,6 +97,17 @@ def test_a_study(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "+10.0 points" in page
     assert "better" in page
     assert "The pictures are of the first seed." in page
+    gains = page[page.index('<section id="gains"') : page.index('<section id="run1"')]
+    assert '<h3 id="gains1">The rack</h3>' in gains
+    for cell in ("50.0 % -&gt; 60.0 %", "5.0 % to 15.0 %", '<th scope="row">vision</th>', '<td class="number">vision</td>'):
+        assert cell in gains
+
+
+def test_a_study_of_an_earlier_version_tells_nothing_of_projects() -> None:
+    document = study_document(["base", "rack"])
+    assert [each.pools for each in gains_of(document | {"pools": []})] == [None]
+    assert not list(gains_of({key: item for key, item in document.items() if key != "projects"}))
+    assert not list(gains_of(document | {"projects": [row for row in document["projects"] if row["metric"] != "delivered"]}))
 
 
 def test_a_study_stands_alone_and_is_whole(study: Path, ours: Path, tmp_path: Path) -> None:

@@ -71,6 +71,15 @@ def test_the_plan_is_printed_written_and_played(file: Path, tmp_path: Path, capf
     assert [(row["project"], row["promised"]) for row in view["replay"]["rows"]] == [("robots", 1)]
 
 
+def test_failures_are_played_and_said(file: Path, capfdbinary: Any) -> None:
+    file.write_text(QUESTION.replace("draws = 1", "draws = 1\nfailures = 0.9"))
+    assert run(file) == 0
+    text = " ".join(capfdbinary.readouterr().out.decode().split())
+    assert "1 draw of jobs, 0.9 node failures per GPU and day; largest difference" in text
+    row = next(line for line in text.split("Replayed ")[1].split("robots")[1:] if "%" in line)
+    assert float(row.split()[6]) < 95  # of 100.0 % that were promised
+
+
 def test_as_text_in_a_hundred_columns(file: Path, capfdbinary: Any) -> None:
     assert run(file) == 0
     text = capfdbinary.readouterr().out.decode()

@@ -16,7 +16,7 @@ from allocator.planning.check import asked_by_key
 from allocator.planning.document import ReplayDoc
 from allocator.planning.measure import as_toml, measure_utilisation
 from allocator.planning.plan import needs_of
-from allocator.planning.played import PoolPlan, play_trace
+from allocator.planning.played import PoolPlan, play_trace, with_failures
 from allocator.planning.solver import Answer
 from allocator.planning.utilisation import MEASURED, Utilisation
 from allocator.replay.check import check_trace
@@ -43,6 +43,15 @@ def test_jobs_ask_for_what_is_wanted(templates: Templates) -> None:
         assert seconds / (48 * HOUR) == pytest.approx(WANTED[key], rel=0.03)
     assert {job.workload.gpus for job in trace.jobs} <= set(range(1, 9))
     assert {row.gpus for row in trace.usage} == {30, 12}
+
+
+def test_nodes_fail_at_the_rate_that_is_asked_for(templates: Templates) -> None:
+    assert with_failures(drawn(templates), 0.0, 0) == drawn(templates)
+    failing = [with_failures(drawn(templates, seed), 0.05, seed) for seed in range(20)]
+    for trace in failing:
+        check_trace(trace)
+    # 64 GPUs for two days, twenty times; a node that is down cannot fail
+    assert 60 < sum(len(trace.outages) for trace in failing) < 0.05 * 64 * 2 * 20 * 1.2
 
 
 def test_demand_is_there_from_the_first_instant(templates: Templates) -> None:

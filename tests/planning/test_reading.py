@@ -145,8 +145,8 @@ def test_every_unreadable_field_is_named_with_its_place(tmp_path: Path) -> None:
     assert found == [
         'FILE: $.colour: unknown field "colour"; ' + found[0].partition("; ")[2],
         'FILE: $.quarters: "three" is not valid here; give an integer from 1 to 80',
-        'units.csv, row 1: $.nodes: "four" is not valid here; give an integer, at least 1',
-        "units.csv, row 2: $.gpus: -8 is not valid here; give an integer, at least 1",
+        'units.csv, row 1: $.nodes: "four" is not valid here; give an integer from 1 to 1,000,000,000',
+        "units.csv, row 2: $.gpus: -8 is not valid here; give an integer from 1 to 1,000,000,000",
     ]
 
 
@@ -245,3 +245,31 @@ def test_a_table_with_holes_is_refused(tmp_path: Path, text: str, place: str, pr
     with pytest.raises(SnapshotError) as caught:
         _read_rows(tmp_path / "units.csv", UnitDoc)
     assert [(issue.path, issue.problem) for issue in caught.value.issues] == [(place, problem)]
+
+
+def test_figures_that_nobody_means_are_refused(tmp_path: Path) -> None:
+    growth = "[growth]\nuncertainty = 1000\nown = 2.5\nscenarios = 2_000_000\n"
+    text = PLAN.replace("price = 100", "price = 1e300") + DEMAND.replace("gpus = 40", "gpus = 1e13") + growth
+    found = issues_of(write(tmp_path, text))
+    places = [
+        "$.prices[0].price: 1e+300", "$.demand[0].gpus: 10000000000000.0", "$.growth.uncertainty: 1000", "$.growth.own: 2.5",
+        "$.growth.scenarios: 2000000",
+    ]  # fmt: skip
+    assert len(found) == len(places)
+    for place in places:
+        assert any(f"FILE: {place} is not valid here; give a" in each for each in found), (place, found)
+
+
+def test_growth_beyond_all_clusters_is_refused(tmp_path: Path) -> None:
+    text = PLAN.replace("quarters = 3", "quarters = 60") + DEMAND + "[growth]\nyearly = 20\nscenarios = 3\n"
+    (found,) = issues_of(write(tmp_path, text))
+    assert found.startswith('FILE: $.growth: "robots" asks for ')
+    assert 'GPUs of "h100" in 2041Q4, scenario "draw 1"; give less demand, less growth or fewer quarters' in found
+    (found,) = issues_of(write(tmp_path, PLAN + DEMAND.replace("gpus = 40", "gpus = 2e9")))
+    assert found.startswith('FILE: $.demand: "robots" asks for 2e+09 GPUs of "h100" in 2027Q1, scenario "expected"')
+
+
+def test_a_trace_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "month.json").write_text("{")
+    (found,) = issues_of(write(tmp_path, 'trace = "month.json"\n' + PLAN))
+    assert found.startswith(f"{tmp_path / 'month.json'}: $")

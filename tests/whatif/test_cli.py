@@ -65,6 +65,12 @@ def test_wrong_use_and_wrong_files_end_with_2(invoke: Invoke, question: Path, tm
     question.write_text(QUESTION.replace("n1", "n9"))
     assert f"error: {question}: variant more: add[0].like: there is no node 'n9'" in err(question, "--out", tmp_path / "out")
     assert "cannot be read" in err(tmp_path / "absent.toml", "--out", tmp_path / "out")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("")
+    assert "is no folder of a what-if, for it holds thesis.tex" in err(question, "--out", tmp_path / "mine")
+    (tmp_path / "small.json").write_text('{"jobs": [}')
+    told = err(question, "--out", tmp_path / "out")
+    assert told.startswith(f"error: {question}: {tmp_path / 'small.json'}: $")
 
 
 def test_a_change_of_budgets_is_tried_on_a_trace(invoke: Invoke, tmp_path: Path) -> None:
@@ -91,6 +97,11 @@ def test_a_budget_file_is_tried_on_a_snapshot(invoke: Invoke, tmp_path: Path) ->
     path.write_bytes(encode_snapshot(snapshot(nodes(2), [budget("a", 60), budget("b", 40)], [])))
     tree = [{"id": "a", "parent": None, "share": 1}, {"id": "b", "parent": None, "share": 1}]
     file.write_text(json.dumps({"version": 1, "budgets": tree, "change_sets": []}))
+    alone = invoke("budgets", path, "--try", file, "--tick", 60, "--out", tmp_path / "out")
+    assert (alone.status, alone.out) == (2, b"")
+    assert "nothing is replayed: leave --out and --tick out, or give a trace" in alone.err
+    assert not (tmp_path / "out").exists()
+    assert "leave --tick out" in invoke("budgets", path, "--tick", 15).err
     first = invoke("budgets", path, "--try", file)
     assert "the tree of the first day" in first.text
     assert "50.00 %" in first.text

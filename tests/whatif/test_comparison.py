@@ -7,8 +7,8 @@ import pytest
 
 from allocator.replay.bootstrap import DRAWS, draws
 from allocator.replay.metrics import METRICS
-from allocator.whatif.comparison import Row, Samples, as_documents, compare_cells, compare_projects
-from allocator.whatif.gains import gains_lines
+from allocator.whatif.comparison import Row, Samples, as_documents, compare_cells, compare_pools, compare_projects
+from allocator.whatif.gains import gains_lines, gains_table, has_speed, pools_table
 from allocator.whatif.samples import Name, Sample
 from allocator.whatif.sentences import sentences
 
@@ -22,11 +22,11 @@ def sample(level: float, *, noise: float = 1.0) -> Sample:
     return Sample(float(days.mean()), DAYS @ days / 4)
 
 
-def samples(values: dict[str, list[Sample]], metric: str = "occupancy", project: str = "") -> Samples:
+def samples(values: dict[str, list[Sample]], metric: str = "occupancy", project: str = "", pool: str = "") -> Samples:
     """By variant one sample for each seed; of all other metrics nothing is known."""
-    unknown: dict[Name, Sample] = {("", each.name): Sample(None, None) for each in METRICS}
+    unknown: dict[Name, Sample] = {("", "", each.name): Sample(None, None) for each in METRICS}
     return {
-        (variant, seed): {**unknown, (project, metric): one}
+        (variant, seed): {**unknown, (project, pool, metric): one}
         for variant, of_seeds in values.items()
         for seed, one in enumerate(of_seeds)
     }
@@ -107,7 +107,56 @@ def test_who_gains_and_who_loses() -> None:
     assert any(each.startswith("v: q: useful time a day rises") for each in told)
     lines = gains_lines(as_documents(rows), "v", "base")
     assert [line.split()[0] for line in lines] == ["project", "q", "p"]
+    assert "20.0 -> 25.0" in lines[1]
     assert lines[1].endswith("gains")
     assert lines[2].endswith("loses")
     none = sentences(cluster, [each._replace(difference_low=-9, difference_high=9) for each in rows], ["base", "v"], 3)
     assert "v: of no project can it be told that it gains or loses." in none
+
+
+def test_gpu_hours_of_faster_gpus_are_no_gain_and_no_loss() -> None:
+    rows: list[Row] = []
+    for metric, change in (("useful_per_day", -5.0), ("wait_p50", -9000.0)):
+        values = {"base": [sample(20_000)], "v": [sample(20_000 + change, noise=1.1)]}
+        rows += [row for row in compare_projects(samples(values, metric, "p"), ["base", "v"], [0]) if row.metric == metric]
+    rows += compare_projects(samples({"base": [sample(1)], "v": [sample(1)]}, "delivered", "p"), ["base", "v"], [0])[:2]
+    cluster = compare_cells(samples({"base": [sample(10)], "v": [sample(11, noise=1.01)]}), ["base", "v"], [0])
+    told = sentences(cluster, rows, ["base", "v"], 3, {"v"})
+    assert not any("useful time a day" in each for each in told)
+    assert "v: useful time is not compared: where jobs are faster, an hour of a GPU does more work." in told
+    assert any(each.startswith("v: p: the median wait falls") for each in told)
+    assert any("useful time a day falls" in each for each in sentences(cluster, rows, ["base", "v"], 3))
+    assert sentences(cluster, rows, ["base", "v"], 3, {"base"}) == told
+    plain, fast = (gains_table(as_documents(rows), "v", "base", faster=faster)[1][-1] for faster in (False, True))
+    assert (plain, fast) == ("", "gains")
+    assert has_speed({"jobs": [{"times": 2}, {"speed": 2}]})
+    assert not has_speed({"jobs": [{"times": 2}]})
+
+
+def test_shares_of_projects_are_told_in_percent() -> None:
+    values = {"base": [sample(0.5, noise=0.01)], "v": [sample(0.7, noise=0.011)]}
+    rows = compare_projects(samples(values, "delivered", "p"), ["base", "v"], [0])
+    cluster = compare_cells(samples({"base": [sample(10)], "v": [sample(11, noise=1.01)]}), ["base", "v"], [0])
+    told = sentences(cluster, rows, ["base", "v"], 3)
+    assert any(
+        each.startswith("v: p: what it gets of what it is owed rises from 50.0 % to 70.0 % (difference") for each in told
+    )
+
+
+def test_pools_and_projects_in_them() -> None:
+    values = {"base": [sample(0.5, noise=0.01)], "v": [sample(0.7, noise=0.011)]}
+    both: Samples = {
+        cell: {**of_pool, **samples(values, "delivered", "p", "b300")[cell]}
+        for cell, of_pool in samples(values, "occupancy", pool="b300").items()
+    }
+    rows = compare_pools(both, ["base", "v"], [0])
+    assert {(row.pool, row.allocation) for row in rows} == {("b300", ""), ("b300", "p")}
+    documents = as_documents(rows)
+    assert [("allocation" in row, row["pool"]) for row in documents] == [(bool(row.allocation), "b300") for row in rows]
+    head, pool, project = pools_table(documents, "v", "base")
+    assert head[:2] == ("pool", "project")
+    assert pool[:5] == ("b300", "all", "- -> -", "", "50.0 % -> 70.0 %")
+    assert project[:3] == ("b300", "p", "50.0 % -> 70.0 %")
+    low, high = project[3].split(" to ")
+    assert 19 < float(low.rstrip(" %")) <= 20 <= float(high.rstrip(" %")) < 21
+    assert project[4:] == ("", "")

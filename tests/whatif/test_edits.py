@@ -110,6 +110,25 @@ def test_what_does_not_fit_the_trace_is_refused(tmp_path: Path, edits: dict[str,
     assert any(words in each for each in refused(tmp_path, **edits))
 
 
+@pytest.mark.parametrize(("shift", "side"), [("4d", "after its end"), ("-4d", "before its start")])
+def test_jobs_are_not_moved_out_of_the_trace(tmp_path: Path, shift: str, side: str) -> None:
+    (told,) = refused(tmp_path, jobs=[{"shift": shift}])
+    assert told.startswith(f"variant v: jobs[0].shift: '{shift}' moves every one of these jobs {side}; shift them by less")
+    assert "345600 s" in told
+    assert not refused(tmp_path, jobs=[{"shift": "-6h" if shift[0] == "-" else "6h"}])
+
+
+def test_maintenance_after_the_end_is_refused(tmp_path: Path) -> None:
+    (told,) = refused(tmp_path, maintenance=[{"node": "n1", "at": "4d", "lasts": "1h"}])
+    assert "maintenance[0].at: '4d' after the start the trace has ended: nothing is serviced in it" in told
+    assert not refused(tmp_path, maintenance=[{"node": "n1", "at": "3d23h", "lasts": "2h"}])
+
+
+def test_all_edits_that_do_not_fit_are_told_at_once(tmp_path: Path) -> None:
+    told = refused(tmp_path, jobs=[{"shift": "9d"}], remove=[{"node": "n8"}, {"node": "n9"}], fail=[{"node": "n1", "at": "5d"}])
+    assert [each.split(": ")[1] for each in told] == ["jobs[0].shift", "remove[0].node", "remove[1].node", "fail[0].at"]
+
+
 def test_domains_of_one_name_are_not_mixed_up(tmp_path: Path) -> None:
     trace = small_trace()
     nodes = tuple(
@@ -195,6 +214,23 @@ def test_jobs_are_repeated_left_out_moved_and_declared_otherwise(tmp_path: Path)
     assert {(w.job_class, w.min_runtime, w.priority, w.pools) for w in (each.workload for each in moved.jobs)} == {
         ("new", 2 * HOUR, 3, ("h100",))
     }
+
+
+@pytest.mark.parametrize(("speed", "work", "fails"), [(2, 5401, 1000), (0.5, 21_602, 4000), (1, 10_801, 2000), (1000, 11, 2)])
+def test_work_takes_less_time_in_a_faster_pool(tmp_path: Path, speed: float, work: int, fails: int) -> None:
+    trace = replace(
+        small_trace(),
+        jobs=(job("moved", work=10_801, fails_after=2000, job_class="m"), job("stays", work=10_801, job_class="s")),
+    )
+    moved, stays = edit(
+        tmp_path,
+        trace,
+        jobs=[{"where": {"class": "m"}, "speed": speed, "set": {"pools": ["gb300"]}}],
+        add=[{"architecture": "gb300", "racks": 1}],
+    ).jobs
+    assert (moved.work, moved.fails_after, moved.workload.pools) == (work, fails, ("gb300",))
+    assert moved.workload.max_runtime == trace.jobs[0].workload.max_runtime
+    assert stays == trace.jobs[1]
 
 
 def test_what_waited_for_a_job_that_is_left_out_waits_no_more(tmp_path: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
+import os
 import shutil
 import sys
 from dataclasses import dataclass, replace
@@ -19,6 +22,7 @@ from allocator.replay.summary import TIMING
 from allocator.whatif import Base, Scenario, WhatIfError, cells, run_scenario
 from allocator.whatif.cells import digest_of
 from allocator.whatif.draws import bases
+from allocator.whatif.folder import only_run, refuse_foreign
 from allocator.whatif.scenario_doc import RunDoc
 from tests.whatif.small import scenario, write_trace
 
@@ -74,6 +78,15 @@ def test_a_scenario_leaves_a_folder_for_each_cell_and_one_comparison(played: Pla
     assert lines[0].startswith("metric,definition,unit,better,variant,allocation,value,low,high,difference")
     assert len(lines) == 1 + len(found["comparison"])
     assert {row["allocation"] for row in found["projects"]} == {"a", "b"}
+    pools = {(row["metric"], row.get("allocation"), row["variant"]): row for row in found["pools"] if row["pool"] == "h100"}
+    assert pools["occupancy", None, "more"]["value"] == pytest.approx(occupied["more"]["value"])  # it is the only pool
+    owed = {row["allocation"]: row for row in found["projects"] if (row["metric"], row["variant"]) == ("delivered", "base")}
+    for name, row in owed.items():
+        assert 0 < row["value"] <= 1
+        assert pools["delivered", name, "base"]["value"] == pytest.approx(row["value"])
+    shares = [row["value"] for row in owed.values()]
+    assert min(shares) <= pools["delivered", None, "base"]["value"] <= max(shares)
+    assert len((out / "pools.csv").read_text().splitlines()) == 1 + len(found["pools"])
     assert any(sentence.startswith("more: the assigned part of the cluster falls") for sentence in found["sentences"])
 
 
@@ -115,6 +128,57 @@ def test_what_a_changed_scenario_asks_is_played_anew(played: Played, tmp_path: P
         len({digest_of(one, settings) for one in (trace, replace(trace, end=trace.end - 1)) for settings in ({}, {"tick": 1})})
         == 4
     )
+
+
+def test_a_damaged_cell_is_named_and_played_anew(played: Played, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(played.folder, out)
+    (out / "cells" / "base-s1" / "cell.json").write_text("{garbage")
+    (out / "cells" / "more-s2" / "cell.json").write_bytes(b"\xff[]")
+    (out / "cells" / "more-s1" / "cell.json").write_text("[]")
+    kept: list[int] = []
+    run_scenario(played.scenario, out, lambda done, total, count: kept.append(count))
+    assert kept[-1] == 1
+    told = [record.getMessage() for record in caplog.records if "damaged" in record.getMessage()]
+    assert [each.split("/cells/")[1].split("/")[0] for each in told] == ["base-s1", "more-s1", "more-s2"]
+    assert all(each.endswith("the cell is played anew") for each in told)
+    assert contents(out) == contents(played.folder)
+
+
+def test_one_run_at_a_time_in_a_folder(played: Played, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with only_run(out), pytest.raises(WhatIfError, match=rf"another run \(process {os.getpid()} on .*\): wait until it ends"):
+        run_scenario(played.scenario, out)
+    assert [path.name for path in out.iterdir()] == ["whatif.lock"]
+    (out / "whatif.lock").write_text("process 1 on a machine that was switched off\n")
+    with only_run(out):
+        assert "process 1 " not in (out / "whatif.lock").read_text()
+    assert (out / "whatif.lock").read_text() == ""
+
+
+def test_a_folder_without_locks_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with (
+        pytest.raises(WhatIfError, match=r"cannot be locked \(No locks available\): give a folder on a file system"),
+        only_run(tmp_path),
+    ):
+        pass
+    (tmp_path / "file").write_text("")
+    with pytest.raises(WhatIfError, match="cannot be written"), only_run(tmp_path / "file"):
+        pass
+
+
+def test_a_folder_of_something_else_is_left_alone(played: Played, tmp_path: Path) -> None:
+    for name in ("a.txt", "b.txt", "c.txt", "d.txt"):
+        (tmp_path / name).write_text("mine")
+    with pytest.raises(WhatIfError, match=r"is no folder of a what-if, for it holds a.txt, b.txt, c.txt and 1 more: give"):
+        run_scenario(played.scenario, tmp_path)
+    assert len(list(tmp_path.iterdir())) == 4
+    with pytest.raises(WhatIfError, match="cannot be read"):
+        refuse_foreign(tmp_path / "a.txt")
 
 
 def test_two_processes_write_what_one_does(played: Played, tmp_path: Path) -> None:

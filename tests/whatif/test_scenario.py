@@ -67,6 +67,17 @@ def test_everything_that_is_wrong_is_told_with_its_place(tmp_path: Path) -> None
         ({"matrix": [3]}, "$.matrix[0]: 3 is not valid here"),
         ({"matrix": [{"name": "x", "set": "load", "values": [1]}, {"name": "y", "set": "load", "values": [2, 3]}]},
          "two axes of the matrix set it"),
+        ({"variants": [{"name": "v", "budgets": []}]}, "$.variants[0].budgets: [] changes nothing; fill it, or leave it out"),
+        ({"variants": [{"name": "v", "policy": {}}]}, "$.variants[0].policy: {} changes nothing"),
+        ({"matrix": [{"name": "x", "set": "fail", "values": [[]]}]}, "$.matrix[0].values[0].fail: [] changes nothing"),
+        ({"variants": [{"name": "v", "jobs": [{"set": {}, "times": 2}]}]}, "$.variants[0].jobs[0].set: {} changes nothing"),
+        ({"variants": [{"name": "v", "jobs": [{"speed": 2}]}]}, "$.variants[0].jobs[0].speed: it is the speed of a pool"),
+        ({"variants": [{"name": "v", "jobs": [{"speed": 2, "set": {"pools": ["a", "b"]}}]}]}, "give it together with set"),
+        ({"variants": [{"name": "v", "jobs": [{"speed": 0, "set": {"pools": ["a"]}}]}]}, "give a number from 0.01 to 1"),
+        ({"variants": [{"name": "v", "fail": [{"node": "n", "at": "1h", "lasts": "0h"}]}]},
+         '$.variants[0].fail[0].lasts: "0h" is no time at all'),
+        ({"variants": [{"name": "v", "maintenance": [{"node": "n", "at": "1h", "lasts": "0"}]}]},
+         '$.variants[0].maintenance[0].lasts: "0" is no time at all'),
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused(tmp_path: Path, fields: dict[str, Any], words: str) -> None:
