@@ -12,10 +12,10 @@ interpolation that is built here: exact rationals, each slope rounded once to 1/
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import gcd
 
 import numpy as np
@@ -66,12 +66,29 @@ class Curve:
             total += slope * (stop - start)
         return total + self.slopes[last] * (gpus - self.points[last])
 
-    def values(self, gpus: IntArray) -> IntArray:
-        """Costs of holding these many GPUs, the same shape."""
-        points, slopes = np.array(self.points), np.array(self.slopes)
-        at_points = self.base + np.concatenate([[0], np.cumsum(slopes[:-1] * np.diff(points))])
-        last = np.searchsorted(points, gpus, side="right") - 1
-        costs: IntArray = at_points[last] + slopes[last] * (gpus - points[last])
+
+class CurveTable:
+    """Many curves as arrays, for many values at once."""
+
+    def __init__(self, curves: Sequence[Curve]) -> None:
+        count = np.array([len(curve.points) for curve in curves], dtype=np.int64)
+        self._owner = np.repeat(np.arange(len(curves)), count)
+        self._points, self._slopes = (
+            np.fromiter(chain.from_iterable(parts), np.int64, len(self._owner))
+            for parts in ((curve.points for curve in curves), (curve.slopes for curve in curves))
+        )
+        inside = np.diff(self._owner, prepend=-1) == 0
+        rise = np.where(inside, np.roll(self._slopes, 1) * np.diff(self._points, prepend=0), 0)
+        total = np.cumsum(rise)
+        first = np.cumsum(count) - count
+        base = np.array([curve.base for curve in curves], dtype=np.int64)
+        self._costs = total - (total[first] - base)[self._owner]
+
+    def values(self, curve: IntArray, gpus: IntArray) -> IntArray:
+        """Costs of holding `gpus[i]` GPUs (0 or more) by `curve[i]`, the same shape."""
+        span = 1 + max(int(self._points.max(initial=0)), int(gpus.max(initial=0)))
+        at = np.searchsorted(self._points + span * self._owner, gpus + span * curve, side="right") - 1
+        costs: IntArray = self._costs[at] + self._slopes[at] * (gpus - self._points[at])
         return costs
 
 

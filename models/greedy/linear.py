@@ -69,17 +69,17 @@ class LinearModel:
         """New rows between two bounds."""
         index = np.arange(self._num_rows, self._num_rows + len(upper))
         self._num_rows += len(upper)
-        self._bounds.append((np.broadcast_to(lower, upper.shape), upper))
+        self._bounds.append((np.full(upper.shape, lower), upper))
         return index
 
     def put(self, row: IntArray, column: IntArray, value: npt.NDArray[Any] | float) -> None:
-        """Entries of the matrix."""
-        rows, columns, values = np.broadcast_arrays(row, column, value)
-        self._entries.append((rows, columns, values))
+        """Entries of the matrix: one for each element of `row` and `column`, with one value for all or one for each."""
+        self._entries.append((row, column, np.full(row.shape, value, dtype=np.float64)))
 
     def load(self) -> None:
         """Hand the model to a quiet solver on one thread; nothing is added afterwards."""
         row, column, value = (np.concatenate(parts) for parts in zip(*self._entries, strict=True))
+        self._column, self._value = column, value
         place, same = np.unique(column * self._num_rows + row, return_inverse=True)
         model = highspy.HighsLp()
         model.num_col_, model.num_row_ = self.num_columns, self._num_rows
@@ -138,7 +138,7 @@ class LinearModel:
     def _largest_activity(self) -> float:
         """The largest sums of the entries of all rows: none moves further. Equalities, which do not move, only add caution."""
         upper = np.concatenate(self._upper)
-        return float(sum(np.abs(np.asarray(value) * upper[column]).sum() for _, column, value in self._entries))
+        return float(np.abs(self._value * upper[self._column]).sum())
 
     def solve(self, num_columns: int) -> tuple[float, FloatArray] | None:
         """The optimum and the first columns there; None if there is none. Starts from where the last solve ended."""
