@@ -187,10 +187,11 @@ def spread_of_runs(entitlement: Entitlement) -> IntArray:
     places, works = entitlement.placements, entitlement.works
     spread = np.zeros(len(works.gpus), dtype=np.int64)
     row, node = places.row[places.present], places.node[places.present]
-    for one in np.flatnonzero(np.bincount(row, minlength=len(spread)) > 1).tolist():
+    begin, end = np.searchsorted(row, np.arange(len(spread))), np.searchsorted(row, np.arange(len(spread)), side="right")
+    for one in np.flatnonzero(end - begin > 1).tolist():
         costs, fewest = spread_costs(entitlement, one, int(works.run_pool[one]))
         if costs.any():
-            touched = _touched(entitlement.layout, node[row == one])
+            touched = _touched(entitlement.layout, node[begin[one] : end[one]])
             spread[one] = (costs * np.maximum(touched - fewest, 0)).sum()
     return frozen(spread)
 

@@ -25,8 +25,8 @@ from allocator.topology.layout import BoolArray, IntArray
 MILLI = 1000
 """Entitlements are counted in 1/1000 GPU."""
 
-SAFE = 1 << 62
-"""Bound on every intermediate value that still fits int64."""
+SAFE = float(1 << 61)
+"""Bound on every intermediate value that surely fits int64; it is compared with a floating-point estimate."""
 
 Integers = npt.NDArray[Any]
 """Exact integers: int64, or objects where int64 could overflow."""
@@ -188,7 +188,7 @@ def _siblings(
     """Choose the narrowest exact number type for one depth."""
     divisor = gcd(horizon, MILLI)
     span, unit = horizon // divisor, MILLI // divisor
-    sums = [np.add.reduceat(values.astype(object), sets.starts, axis=0) for values in (weight, usage, demand)]
+    sums = [np.add.reduceat(values.astype(np.float64), sets.starts, axis=0) for values in (weight, usage, demand)]
     bound = (1 + sums[0]) * (2 * unit * sums[1] + 2 * MILLI * span * (1 + sums[2]))
     kind: type = np.int64 if bound.max(initial=0) < SAFE else object
     return _Siblings(
