@@ -51,7 +51,7 @@ class Relaxation:
         self.num_offers, self.num_victims = len(problem.offers.work), len(problem.victims.work)
         self.num_choices = self.num_offers + self.num_victims + len(problem.promotions.work)
         self._rows = LinearModel()
-        self._constant = 0.0
+        self._constant = 0
         self._columns()
         self._one_offer_per_workload()
         self._relocation()
@@ -74,25 +74,25 @@ class Relaxation:
                 self._rows.bound(column, float(value), float(value))
         self._fixed = dict(fixed)
         found = self._rows.solve(self.num_choices)
-        return None if found is None else Relaxed((found[0] + self._constant) * COST_UNIT, found[1])
+        return None if found is None else Relaxed(found[0] * COST_UNIT + self._constant, found[1])
 
-    def bound_of(self, optimum: Relaxed) -> int:
-        """What no decision is better than, in 1/1000 GPU-second, if nothing was fixed where this optimum was found.
+    def bound(self) -> int:
+        """What no decision is better than, in 1/1000 GPU-second, by the duals of the last solve; best if nothing was fixed there.
 
         Every decision satisfies what is stated here, and what is not stated (topology, broken-up nodes, most of spread) only
         costs, but that nodes which keep breaks up may be filled after all.
         """
-        return math.ceil(optimum.value - self._rows.tolerance() * COST_UNIT) - self._broken
+        return math.ceil(self._rows.proven_bound() * COST_UNIT) + self._constant - self._broken
 
     def solve_whole(
         self, seconds: float, gap: float, seed: int, guess: EpochSolution | None = None
     ) -> tuple[FloatArray | None, float]:
         """Whole choices instead of fractions: the best that is found, None if nothing is, and a bound on every decision.
 
-        `gap` and the bound are in 1/1000 GPU-second, `guess` is a decision to begin with. It is a bound as that of `bound_of`.
+        `gap` and the bound are in 1/1000 GPU-second, `guess` is a decision to begin with. It is a bound as that of `bound`.
         """
         answer = self._rows.solve_whole(self.num_choices, WholeLimits(seconds, gap / COST_UNIT, seed), self._choices_of(guess))
-        return answer.values, (answer.bound + self._constant) * COST_UNIT - self._broken
+        return answer.values, answer.bound * COST_UNIT + self._constant - self._broken
 
     @property
     def _broken(self) -> int:
@@ -270,7 +270,7 @@ class Relaxation:
         base = np.array([term.base for term in shares], dtype=np.int64)
         steps = steps_of(self.problem)
         for term, least in zip(shares, low.tolist(), strict=True):
-            self._constant += (term.curve.value(least) - term.curve.value(term.base)) / COST_UNIT
+            self._constant += term.curve.value(least) - term.curve.value(term.base)
         held = (low - base).astype(np.float64)
         row = self._rows.rows(held, held)
         self._put_members(row, [term.offers for term in shares], self._start, offers.gpus)

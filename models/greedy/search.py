@@ -124,7 +124,7 @@ class Search:
         self._left -= 1
         found = self.relaxation.solve(fixed)
         if found and not fixed:
-            self.bound = self.relaxation.bound_of(found)
+            self.bound = self.relaxation.bound()
         return found if found and self._promising(found) else None
 
     def _promising(self, found: Relaxed) -> bool:
