@@ -132,7 +132,7 @@ class LinearModel:
         could be off by.
 
         Each column lies between 0 and its upper bound as it was loaded, each row between its bounds; so the cost is at least
-        the sum of y_i times the worse bound of row i, and of the negative reduced costs times the upper bounds of their columns.
+        the sum of y_i times the worse bound of row i, and of negative reduced costs times the upper bounds of their columns.
         """
         lower, upper = (np.concatenate(sides) for sides in zip(*self._bounds, strict=True))
         duals = np.array(self._solver.getSolution().row_dual)

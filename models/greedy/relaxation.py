@@ -77,7 +77,7 @@ class Relaxation:
         return None if found is None else Relaxed(found[0] * COST_UNIT + self._constant, found[1])
 
     def bound(self) -> int:
-        """What no decision is better than, in 1/1000 GPU-second, by the duals of the last solve; best if nothing was fixed there.
+        """What no decision is better than, in 1/1000 GPU-second, by the duals of the last solve: the best if it fixed nothing.
 
         Every decision satisfies what is stated here, and what is not stated (topology, broken-up nodes, most of spread) only
         costs, but that nodes which keep breaks up may be filled after all.
