@@ -54,7 +54,7 @@ def _take_back(states: States, plan: Plan) -> Plan:
     ent, after = states.ent, states.after(plan)
     free, held, stops, starts = after.free.copy(), after.held.sum(axis=1), set(plan.stops), dict(plan.starts)
     for row in sorted(plan.stops, key=lambda row: (not ent.works.charged[row], -int(ent.works.lost_cost[row]), row)):
-        own = after.before.row == row
+        own = after.before.of(row)
         nodes, use = after.before.node[own], after.before.use[:, own]
         path = list(ent.tree.path(int(ent.works.leaf[row])))
         again, moved = placement_arrays(after.shapes[:, row], starts[row].placement if row in starts else {})

@@ -187,11 +187,17 @@ def spread_of_runs(entitlement: Entitlement) -> IntArray:
     places, works = entitlement.placements, entitlement.works
     spread = np.zeros(len(works.gpus), dtype=np.int64)
     row, node = places.row[places.present], places.node[places.present]
-    for one in np.flatnonzero(np.bincount(row, minlength=len(spread)) > 1).tolist():
-        costs, fewest = spread_costs(entitlement, one, int(works.run_pool[one]))
-        if costs.any():
-            touched = _touched(entitlement.layout, node[row == one])
-            spread[one] = (costs * np.maximum(touched - fewest, 0)).sum()
+    gangs = np.flatnonzero(np.bincount(row, minlength=len(spread)) > 1)
+    _, first, kind = np.unique(
+        np.stack([works.request[gangs], works.run_pool[gangs]]), axis=1, return_index=True, return_inverse=True
+    )
+    prices = [spread_costs(entitlement, one, int(works.run_pool[one])) for one in gangs[first].tolist()]
+    levels = entitlement.layout.domain
+    costs, fewest = np.array(prices, dtype=np.int64).reshape(-1, 2, len(levels))[kind.reshape(-1)].transpose(1, 2, 0)
+    for price, least, domain in zip(costs, fewest, levels, strict=True):
+        touched = np.unique(row * (int(domain.max(initial=0)) + 1) + domain[node]) // (int(domain.max(initial=0)) + 1)
+        number = np.bincount(touched, minlength=len(spread))[gangs]
+        spread[gangs] += price * np.maximum(number - least, 0)
     return frozen(spread)
 
 

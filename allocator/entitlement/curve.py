@@ -12,10 +12,10 @@ interpolation that is built here: exact rationals, each slope rounded once to 1/
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import gcd
 
 import numpy as np
@@ -66,12 +66,29 @@ class Curve:
             total += slope * (stop - start)
         return total + self.slopes[last] * (gpus - self.points[last])
 
-    def values(self, gpus: IntArray) -> IntArray:
-        """Costs of holding these many GPUs, the same shape."""
-        points, slopes = np.array(self.points), np.array(self.slopes)
-        at_points = self.base + np.concatenate([[0], np.cumsum(slopes[:-1] * np.diff(points))])
-        last = np.searchsorted(points, gpus, side="right") - 1
-        costs: IntArray = at_points[last] + slopes[last] * (gpus - points[last])
+
+class CurveTable:
+    """Many curves as arrays, for many values at once."""
+
+    def __init__(self, curves: Sequence[Curve]) -> None:
+        count = np.array([len(curve.points) for curve in curves], dtype=np.int64)
+        self._owner = np.repeat(np.arange(len(curves)), count)
+        self._points, self._slopes = (
+            np.fromiter(chain.from_iterable(parts), np.int64, len(self._owner))
+            for parts in ((curve.points for curve in curves), (curve.slopes for curve in curves))
+        )
+        inside = np.diff(self._owner, prepend=-1) == 0
+        rise = np.where(inside, np.roll(self._slopes, 1) * np.diff(self._points, prepend=0), 0)
+        total = np.cumsum(rise)
+        first = np.cumsum(count) - count
+        base = np.array([curve.base for curve in curves], dtype=np.int64)
+        self._costs = total - (total[first] - base)[self._owner]
+
+    def values(self, curve: IntArray, gpus: IntArray) -> IntArray:
+        """Costs of holding `gpus[i]` GPUs (0 or more) by `curve[i]`, the same shape."""
+        span = 1 + max(int(self._points.max(initial=0)), int(gpus.max(initial=0)))
+        at = np.searchsorted(self._points + span * self._owner, gpus + span * curve, side="right") - 1
+        costs: IntArray = self._costs[at] + self._slopes[at] * (gpus - self._points[at])
         return costs
 
 
@@ -100,17 +117,22 @@ class _Deviation:
     above: int
     scale: int
 
-    def scaled(self, gpus: int) -> int:
-        """Cost of holding that many GPUs, times `scale`."""
-        distance = self.entitled - MILLI * gpus
-        if distance <= 0:
-            return -self.above * distance
+    def scaled(self, points: Iterable[int]) -> list[int]:
+        """Costs of holding that many GPUs, times `scale`."""
         knee, unit = self.knee
-        if distance * unit <= knee:
-            return (self.linear + self.square * distance) * distance
         # The tangent at the knee; both divisions are exact.
         straight = self.square * knee // unit
-        return (self.linear + 2 * straight) * distance - straight * knee // unit
+        steepest, offset = self.linear + 2 * straight, straight * knee // unit
+        costs = []
+        for gpus in points:
+            distance = self.entitled - MILLI * gpus
+            if distance <= 0:
+                costs.append(-self.above * distance)
+            elif distance * unit <= knee:
+                costs.append((self.linear + self.square * distance) * distance)
+            else:
+                costs.append(steepest * distance - offset)
+        return costs
 
     def points(self) -> list[int]:
         """Breakpoints: 0, the quadratic part in steps as equal as integers allow, and the integers around e."""
@@ -152,17 +174,17 @@ def build_curves(
     tops = _highest_levels(tree, policy.horizon, usage, held, fill)
     full = MILLI * policy.planning_step * policy.weights.unfairness
     units = {int(count): full / int(count) for count in np.unique(depth[contributes])}
+    owed, used, number, parents = (array.tolist() for array in (fill.entitled, usage, depth, tree.parent))
     curves = {}
     for vertex, pool in np.argwhere(contributes).tolist():
-        parent = int(tree.parent[vertex])
-        weight, total = tree.weight[vertex, pool], weights[parent, pool]
-        entitled = int(fill.entitled[vertex, pool])
-        share = _share_without_memory(int(fill.entitled[parent, pool]), weight, total)
+        parent = parents[vertex]
+        weight, total, entitled = tree.weight[vertex, pool], weights[parent, pool], owed[vertex][pool]
+        share = _share_without_memory(owed[parent][pool], weight, total)
         debt: Ratio = (0, 1)
         if weight > 0:
-            own = _level(fill, vertex, pool, int(usage[vertex, pool]), weight, policy.horizon)
+            own = _level(fill, vertex, pool, used[vertex][pool], weight, policy.horizon)
             debt = _debt(tops[parent, pool], own, weight, share, policy)
-        deviation = _deviation(entitled, units[int(depth[vertex, pool])], debt, share, quadratic=weight > 0 or total == 0)
+        deviation = _deviation(entitled, units[number[vertex][pool]], debt, share, quadratic=weight > 0 or total == 0)
         curves[vertex, pool] = _interpolation(deviation, int(capacity[pool]))
     return curves
 
@@ -202,17 +224,18 @@ def _highest_levels(
     tree: BudgetTree, horizon: int, usage: IntArray, held: IntArray, fill: FillResult
 ) -> dict[tuple[int, int], Ratio]:
     """L' of the children of each vertex: their level, or that of a sibling which held more than it is owed, if higher."""
-    tops: dict[tuple[int, int], Fraction] = {}
+    tops: dict[tuple[int, int], Ratio] = {}
     for level in tree.sets:
         for group, pool in np.argwhere(fill.level[level.first + level.starts] != None).tolist():  # noqa: E711 (by element)
-            tops[int(level.parents[group]), pool] = fill.level[level.first + level.starts[group], pool]
+            tops[int(level.parents[group]), pool] = fill.level[level.first + level.starts[group], pool].as_integer_ratio()
     # Those inside their bounds sit at the level itself.
     over = (MILLI * held > fill.entitled) & (tree.weight > 0) & ~fill.interior
     for vertex, pool in np.argwhere(over).tolist():
         if (place := (int(tree.parent[vertex]), pool)) in tops:
             own = _level(fill, vertex, pool, int(usage[vertex, pool]), tree.weight[vertex, pool], horizon)
-            tops[place] = max(tops[place], Fraction(*own))
-    return {place: (top.numerator, top.denominator) for place, top in tops.items()}
+            if own[0] * tops[place][1] > tops[place][0] * own[1]:
+                tops[place] = own
+    return tops
 
 
 def _level(fill: FillResult, vertex: int, pool: int, usage: int, weight: int, horizon: int) -> Ratio:
@@ -260,15 +283,15 @@ def _deviation(entitled: int, unit: Fraction, debt: Ratio, share: Ratio, *, quad
 def _interpolation(deviation: _Deviation, capacity: int) -> Curve:
     """Join the exact values at the breakpoints, each slope rounded once; the value at the integer above e is exact."""
     points = deviation.points()
-    values = [deviation.scaled(point) for point in points]
-    slopes = [
-        _round_half_up(right - left, (stop - start) * deviation.scale)
-        for (start, stop), (left, right) in zip(pairwise(points), pairwise(values), strict=True)
-    ]
-    descent = sum(slope * (stop - start) for slope, (start, stop) in zip(slopes, pairwise(points), strict=True))
-    slopes.append(_round_half_up(MILLI * deviation.above, deviation.scale))
+    values, scale = deviation.scaled(points), deviation.scale
+    slopes, descent = [], 0
+    for (start, stop), (left, right) in zip(pairwise(points), pairwise(values), strict=True):
+        slope = _round_half_up(right - left, (stop - start) * scale)
+        slopes.append(slope)
+        descent += slope * (stop - start)
+    slopes.append(_round_half_up(MILLI * deviation.above, scale))
     reachable = max(1, bisect_right(points, capacity))
-    base = _round_half_up(values[-1], deviation.scale) - descent
+    base = _round_half_up(values[-1], scale) - descent
     return Curve(points=tuple(points[:reachable]), slopes=tuple(slopes[:reachable]), base=base)
 
 

@@ -96,15 +96,11 @@ def _just_before(ent: Entitlement, contract: Contract) -> _Before:
     firm = works.running & ~works.fresh & ~works.stoppable & ~promoted & (works.forced == Forced.NONE)
     room, free = layout.capacity.copy(), layout.capacity.copy()
     placements = contract.placements
-    for row, node, gpus in zip(
-        placements.row[placements.before].tolist(), placements.node[placements.before].tolist(),
-        placements.gpus[placements.before].tolist(), strict=True,
-    ):  # fmt: skip
-        work = ent.snapshot.workloads[row]
-        use = np.array(shape_of(work)) * (gpus // work.gpus_per_task)
-        free[:, node] -= use
-        if firm[row]:
-            room[:, node] -= use
+    row, node, tasks = (column[placements.before] for column in (placements.row, placements.node, placements.tasks))
+    use, stays = ent.columns.shape[:, row] * tasks, firm[row]
+    for left, beside, own in zip(free, room, use, strict=True):
+        np.subtract.at(left, node, own)
+        np.subtract.at(beside, node[stays], own[stays])
     return _Before(np.maximum(room, 0), np.maximum(free, 0))
 
 

@@ -25,8 +25,8 @@ from allocator.topology.layout import BoolArray, IntArray
 MILLI = 1000
 """Entitlements are counted in 1/1000 GPU."""
 
-SAFE = 1 << 62
-"""Bound on every intermediate value that still fits int64."""
+SAFE = float(1 << 61)
+"""Bound on every intermediate value that surely fits int64; it is compared with a floating-point estimate."""
 
 Integers = npt.NDArray[Any]
 """Exact integers: int64, or objects where int64 could overflow."""
@@ -188,7 +188,7 @@ def _siblings(
     """Choose the narrowest exact number type for one depth."""
     divisor = gcd(horizon, MILLI)
     span, unit = horizon // divisor, MILLI // divisor
-    sums = [np.add.reduceat(values.astype(object), sets.starts, axis=0) for values in (weight, usage, demand)]
+    sums = [np.add.reduceat(values.astype(np.float64), sets.starts, axis=0) for values in (weight, usage, demand)]
     bound = (1 + sums[0]) * (2 * unit * sums[1] + 2 * MILLI * span * (1 + sums[2]))
     kind: type = np.int64 if bound.max(initial=0) < SAFE else object
     return _Siblings(
@@ -240,6 +240,9 @@ def _settle(siblings: _Siblings, given: Integers, free: BoolArray, rest: Integer
     weight, usage, low, high = siblings.weight, siblings.usage, siblings.low, siblings.high
     settled = ~siblings.any(free)
     given = np.where(free, 0, given)
+    if not free.any():
+        nothing = np.zeros_like(rest)
+        return _Filled(given, free, nothing, nothing)
     rest = np.where(settled, 0, rest - siblings.total(np.where(weight > 0, given, 0)))
     while True:
         weights = siblings.total(np.where(free, weight, 0))
@@ -281,6 +284,8 @@ def _whole(siblings: _Siblings, numerator: Integers, scale: Integers, free: Bool
     units = rest - siblings.total(whole)
     remainder = numerator - whole * scale
     row, pool = np.nonzero(free & (remainder > 0))
+    if not len(row):
+        return whole
     place = siblings.sets.owner[row] * rest.shape[1] + pool
     order = np.argsort(-remainder[row, pool], kind="stable")
     order = order[np.argsort(place[order], kind="stable")]
@@ -300,6 +305,8 @@ def _levels_at_bounds(siblings: _Siblings, rising: BoolArray, given: Integers, b
     Where somebody wants more it is the lowest level at which a floor gives way, else the highest at which a demand is
     met; 0 where floors and demands coincide.
     """
+    if not bound.any():
+        return
     short = rising & (given < siblings.high)
     hungry = siblings.any(short)
     reached = siblings.span * given + siblings.unit * siblings.usage
@@ -334,6 +341,8 @@ def _serve_in_order(siblings: _Siblings, waiting: BoolArray, left: Integers, fir
     """What members of weight 0 get of the leftovers beyond their floors: earliest demand first, then index."""
     taken = np.zeros_like(siblings.low)
     row, pool = np.nonzero(waiting & siblings.spread(left > 0))
+    if not len(row):
+        return taken
     owner = siblings.sets.owner[row]
     order = np.lexsort((row, first_submit[row, pool], pool, owner))
     row, pool, owner = row[order], pool[order], owner[order]

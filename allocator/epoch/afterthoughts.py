@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from allocator.epoch.problem import EpochProblem
+from allocator.epoch.problem import EpochProblem, holdings
 from allocator.epoch.solution import EpochSolution
 from allocator.topology.layout import CPUS, GPUS, MEMORY, BoolArray, IntArray
 
@@ -42,12 +42,12 @@ def only_gpus_bind(problem: EpochProblem) -> BoolArray:
 
     So it is where everything that lies or may lie on a node takes no more CPUs and GiB per GPU than the node has.
     """
-    plentiful = np.ones(problem.capacity.shape[1], dtype=np.bool_)
+    plentiful, held = np.ones(problem.capacity.shape[1], dtype=np.bool_), holdings(problem.victims)
     for resource in (CPUS, MEMORY):
         gpus, own = problem.capacity[GPUS], problem.capacity[resource]
         plentiful &= problem.free[resource] * gpus >= own * np.maximum(problem.free[GPUS], 0)
-        for nodes, need in zip(problem.victims.nodes, problem.victims.need, strict=True):
-            plentiful[nodes] &= need[resource] * gpus[nodes] <= own[nodes] * need[GPUS]
+        more = held.need[resource] * gpus[held.node] > own[held.node] * held.need[GPUS]
+        plentiful[held.node[more]] = False
         for need, open_to in zip(problem.shapes.need.T, problem.shapes.open_to, strict=True):
             plentiful[open_to] &= need[resource] * gpus[open_to] <= own[open_to] * need[GPUS]
     return np.asarray(~np.any(problem.shapes.open_to & ~plentiful, axis=1))
@@ -86,10 +86,12 @@ def _funded(problem: EpochProblem, solution: EpochSolution, j: int) -> bool:
 def _room_beside(problem: EpochProblem, solution: EpochSolution, yields: BoolArray, shapes: BoolArray) -> IntArray:
     """What is left on each node if the given victims and shapes gave way, and all the rest stayed, shape (3, num_nodes)."""
     free = problem.free.copy()
-    promoted = {int(problem.promotions.victim[u]) for u in solution.promotions}
-    for r, nodes in enumerate(problem.victims.nodes):
-        if r in solution.stops or (yields[r] and r not in promoted):
-            free[:, nodes] += problem.victims.need[r]
+    gone = yields.copy()
+    promoted = problem.promotions.victim[list(solution.promotions)]
+    gone[promoted[promoted >= 0]] = False
+    gone[list(solution.stops)] = True
+    held = holdings(problem.victims)
+    held.add_to(free, gone[held.victim])
     for j, placement in solution.starts.items():
         if not shapes[problem.offers.shape[j]]:
             for node, units in placement.items():

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -86,6 +87,30 @@ class Victims:
     cost: IntArray
     nodes: tuple[IntArray, ...]
     need: tuple[IntArray, ...]
+
+
+class Holdings(NamedTuple):
+    """Who lies where, one entry for each node of each victim: `need`, shape (3, num_entries), of node `node`."""
+
+    victim: IntArray
+    node: IntArray
+    need: IntArray
+
+    def add_to(self, room: IntArray, which: BoolArray | slice = slice(None)) -> None:
+        """Add what some of the entries hold to what each node has, shape (3, num_nodes)."""
+        node = self.node[which]
+        for row, need in zip(room, self.need, strict=True):
+            np.add.at(row, node, need[which])
+
+
+def holdings(victims: Victims) -> Holdings:
+    """What the victims hold, by victim."""
+    count = np.array([len(nodes) for nodes in victims.nodes], dtype=np.int64)
+    return Holdings(
+        np.repeat(np.arange(len(count)), count),
+        np.concatenate([np.zeros(0, dtype=np.int64), *victims.nodes]),
+        np.concatenate([np.zeros((3, 0), dtype=np.int64), *victims.need], axis=1),
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

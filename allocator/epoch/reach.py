@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from allocator.epoch.offers import Batch, Draft
-from allocator.epoch.problem import Victims
+from allocator.epoch.problem import Victims, holdings
 from allocator.topology.fit import tasks_per_node
 from allocator.topology.layout import IntArray, Layout
 
@@ -24,8 +24,7 @@ class Reach:
     def __init__(self, layout: Layout, free: IntArray, victims: Victims) -> None:
         self._layout = layout
         room = free.copy()
-        for nodes, need in zip(victims.nodes, victims.need, strict=True):
-            room[:, nodes] += need
+        holdings(victims).add_to(room)
         self._room = np.maximum(room, 0)
         self._units: dict[tuple[tuple[int, int, int], bytes], IntArray] = {}
         self._most: dict[tuple[tuple[int, int, int], bytes, int], int] = {}

@@ -24,7 +24,7 @@ def build_victims(ent: Entitlement, batches: Sequence[Batch]) -> Victims:
     for batch in batches:
         needed[batch.rows] |= works.movable[batch.rows]
     rows = np.flatnonzero(works.stoppable & (~works.charged | works.licensed | needed))
-    held = [ent.placements.of(row) for row in rows.tolist()]
+    held = ent.placements.of_all(rows)
     nodes = tuple(own for own, _ in held)
     shapes = ent.columns.shape
     return Victims(

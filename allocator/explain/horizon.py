@@ -183,8 +183,10 @@ class Horizon:
     def _blockers(self, work: Workload, room: IntArray, instant: int) -> tuple[str, ...]:
         """Whose promises end until then on the nodes of the place that comes free."""
         placement = place_tasks(self._ent.layout, work, room) or {}
-        there = np.isin(self._after.entry_node, np.array(sorted(placement), dtype=np.int64))
-        rows = np.unique(self._after.entry_row[there & (self._release > 0) & (self._release <= instant)])
+        there = np.zeros(len(self._ent.layout.names), dtype=np.bool_)
+        there[list(placement)] = True
+        ends = (self._release > 0) & (self._release <= instant)
+        rows = np.unique(self._after.entry_row[ends & there[self._after.entry_node]])
         works = self._ent.snapshot.workloads
         ordered = sorted(rows.tolist(), key=lambda row: (self._after.release[row], works[row].id))
         return tuple(works[row].id for row in ordered[:MOST_BLOCKERS])

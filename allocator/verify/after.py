@@ -36,10 +36,17 @@ class Entries:
     tasks: IntArray
     use: IntArray
 
+    def of(self, row: int) -> slice:
+        """The entries of a workload, where they stand in the order of the rows."""
+        start, stop = np.searchsorted(self.row, (row, row + 1)).tolist()
+        return slice(start, stop)
+
     def on_nodes(self, mask: BoolArray, num_nodes: int) -> IntArray:
         """What the workloads of the mask use on each node, shape (3, num_nodes)."""
         used = np.zeros((3, num_nodes), dtype=np.int64)
         chosen = mask[self.row]
+        if not chosen.any():
+            return used
         for resource in range(3):
             np.add.at(used[resource], self.node[chosen], self.use[resource, chosen])
         return used

@@ -65,10 +65,6 @@ def snapshot_digest(snapshot: Snapshot) -> str:
     return Texts().digest(snapshot.canonical())
 
 
-def _encoded(value: object) -> bytes:
-    return msgspec.json.encode(value, order="sorted", enc_hook=_plain)
-
-
 def _plain(value: object) -> object:
     """Encode what JSON has no word for."""
     if isinstance(value, Fraction):
@@ -76,3 +72,6 @@ def _plain(value: object) -> object:
     if isinstance(value, Mapping):
         return dict(value)
     raise NotImplementedError(type(value))
+
+
+_encoded = msgspec.json.Encoder(order="sorted", enc_hook=_plain).encode

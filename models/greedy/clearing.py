@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from allocator.epoch.problem import EpochProblem
+from allocator.epoch.problem import EpochProblem, holdings
 from allocator.models.greedy.constraints import may_start
 from allocator.models.greedy.objective import Curves, value_of_state
 from allocator.models.greedy.placement import place
@@ -29,10 +29,9 @@ class Clearing:
         np.maximum.at(gain, problem.offers.victim[moves], problem.offers.gain[moves])
         self._cost = victims.cost - gain
         open_to = victims.licensed | (gain > 0)
-        chosen = [(r, n) for r in np.flatnonzero(open_to).tolist() for n in range(len(victims.nodes[r]))]
-        self._victim = np.array([r for r, _ in chosen], dtype=np.int64)
-        self._node = np.array([victims.nodes[r][n] for r, n in chosen], dtype=np.int64)
-        self._need = np.array([victims.need[r][:, n] for r, n in chosen], dtype=np.int64).reshape(-1, 3).T
+        held = holdings(victims)
+        chosen = open_to[held.victim]
+        self._victim, self._node, self._need = held.victim[chosen], held.node[chosen], held.need[:, chosen]
 
     def start(self, state: State, j: int) -> bool:
         """Start a gang in a domain that is cleared for it, or a single unit on a node, if that is worth what it costs."""
@@ -44,7 +43,9 @@ class Clearing:
     def _ways(self, state: State, j: int) -> Iterator[list[int]]:
         """Victims whose places make a domain large enough, the cheapest domains first."""
         offers, shapes, s = self._problem.offers, self._problem.shapes, state.tables.shape[j]
-        stays = np.array([r not in state.stopped for r in self._victim.tolist()], dtype=np.bool_)
+        stops = np.zeros(len(self._cost), dtype=np.bool_)
+        stops[list(state.stopped)] = True
+        stays = ~stops[self._victim]
         cleared, cost = state.free.copy(), np.zeros(state.free.shape[1], dtype=np.int64)
         for row, own in zip(cleared, self._need, strict=True):
             np.add.at(row, self._node[stays], own[stays])
@@ -54,14 +55,21 @@ class Clearing:
         level, units = int(offers.required[j]), int(offers.units[j])
         domain = self._problem.node_domain[level] if level >= 0 else np.zeros_like(now)
         domain = np.arange(len(now)) if units == 1 else domain
-        found = []
-        for part in np.flatnonzero(np.bincount(domain, weights=now + gained) >= units).tolist():
-            inside = np.flatnonzero((domain == part) & (gained > 0))
-            inside = inside[np.argsort(cost[inside] / gained[inside], kind="stable")]
-            missing = units - int(now[domain == part].sum())
-            taken = inside[: int(np.searchsorted(np.cumsum(gained[inside]), missing)) + 1]
-            found.append((int(cost[taken].sum()), part, np.unique(self._victim[stays & np.isin(self._node, taken)]).tolist()))
-        yield from (rows for _, _, rows in sorted(found)[:MOST_DOMAINS])
+        room, most = (np.bincount(domain, weights=amount) for amount in (now, now + gained))
+        inside = np.flatnonzero((gained > 0) & (most >= units)[domain])
+        inside = inside[np.lexsort((cost[inside] / gained[inside], domain[inside]))]
+        part, number = domain[inside], gained[inside]
+        # From the cheapest node on, until they hold what is missing.
+        before = np.cumsum(number) - number
+        before -= before[np.searchsorted(part, part)]
+        taken = inside[before < np.maximum(units - room[part], 1)]
+        total = np.zeros(len(most), dtype=np.int64)
+        np.add.at(total, domain[taken], cost[taken])
+        enough = np.flatnonzero(most >= units)
+        for found in enough[np.lexsort((enough, total[enough]))][:MOST_DOMAINS].tolist():
+            clear = np.zeros(len(now), dtype=np.bool_)
+            clear[taken[domain[taken] == found]] = True
+            yield np.unique(self._victim[stays & clear[self._node]]).tolist()
 
     def _try(self, state: State, j: int, rows: Sequence[int], before: int) -> bool:
         """Stop the victims, start the gang, keep who still fits and restart who may move; undo it all if it does not pay."""

@@ -36,11 +36,22 @@ def forms_of(problem: EpochProblem) -> tuple[IntArray, IntArray]:
     return np.array(form, dtype=np.int64), np.array(first, dtype=np.int64)
 
 
+def pairs_of_equals(left: IntArray, right: IntArray) -> tuple[IntArray, IntArray]:
+    """All pairs of positions at which the two hold the same, by the first and then by the second."""
+    order = np.argsort(right, kind="stable")
+    begin, end = (np.searchsorted(right[order], left, side=side) for side in ("left", "right"))
+    count = end - begin
+    first = np.repeat(np.arange(len(left)), count)
+    nth = np.arange(len(first)) - np.repeat(np.cumsum(count) - count, count)
+    return first, order[begin[first] + nth]
+
+
 class Groups:
     """Classes that one capacity row covers: nodes that are wholly free or held by one victim go together, without loss.
 
     `most` has shape (num_forms, num_groups), `free` (3, num_groups); victim `victim[i]` leaves `leaves[:, i]` in group
-    `leaves_in[i]`. `node` is the node of a group that is one node, -1 of all others, shape (num_groups,).
+    `leaves_in[i]`. `node` is the node of a group that is one node, -1 of all others, shape (num_groups,). Each column of `cuts`
+    is one of `_cuts`.
     """
 
     def __init__(self, problem: EpochProblem, first: IntArray, *, merged: bool = True) -> None:
@@ -71,7 +82,8 @@ class Groups:
         self.node[group[alone]] = node[alone]
         self.victim = np.array(victim, dtype=np.int64)
         self.leaves_in, self.leaves = group[held_in], leaves * classes.size[held_in]
-        self.cuts = list(_cuts(problem, group, room[GPUS], shapes.need[GPUS, first])) if not many else []
+        cuts = list(_cuts(problem, group, room[GPUS], shapes.need[GPUS, first])) if not many else []
+        self.cuts: IntArray = np.array(cuts, dtype=np.int64).reshape(-1, 5).T
 
 
 def _add_columns(total: IntArray, index: IntArray, columns: IntArray) -> None:

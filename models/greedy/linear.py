@@ -26,6 +26,9 @@ _OPTIONS: dict[str, bool | int | float | str] = {
 }  # fmt: skip
 
 
+SUMMED = 64
+"""Roundings that a number goes through when a long array is summed pairwise, with room to spare."""
+
 PRIMAL_TOLERANCE = 1e-9
 """How far whole numbers and rows may be off where columns are whole numbers."""
 
@@ -69,17 +72,17 @@ class LinearModel:
         """New rows between two bounds."""
         index = np.arange(self._num_rows, self._num_rows + len(upper))
         self._num_rows += len(upper)
-        self._bounds.append((np.broadcast_to(lower, upper.shape), upper))
+        self._bounds.append((np.full(upper.shape, lower), upper))
         return index
 
     def put(self, row: IntArray, column: IntArray, value: npt.NDArray[Any] | float) -> None:
-        """Entries of the matrix."""
-        rows, columns, values = np.broadcast_arrays(row, column, value)
-        self._entries.append((rows, columns, values))
+        """Entries of the matrix: one for each element of `row` and `column`, with one value for all or one for each."""
+        self._entries.append((row, column, np.full(row.shape, value, dtype=np.float64)))
 
     def load(self) -> None:
         """Hand the model to a quiet solver on one thread; nothing is added afterwards."""
         row, column, value = (np.concatenate(parts) for parts in zip(*self._entries, strict=True))
+        self._row, self._column, self._value = row, column, value
         place, same = np.unique(column * self._num_rows + row, return_inverse=True)
         model = highspy.HighsLp()
         model.num_col_, model.num_row_ = self.num_columns, self._num_rows
@@ -124,6 +127,26 @@ class LinearModel:
         values = np.array(solver.getSolution().col_value[:num_columns]) if found else None
         return WholeAnswer(values, float(info.mip_dual_bound) - self.tolerance())
 
+    def proven_bound(self) -> float:
+        """What the duals of the last solve prove, however far they are from an optimum: a Lagrangian bound, less what the sums
+        could be off by.
+
+        Each column lies between 0 and its upper bound as it was loaded, each row between its bounds; so the cost is at least
+        the sum of y_i times the worse bound of row i, and of negative reduced costs times the upper bounds of their columns.
+        """
+        lower, upper = (np.concatenate(sides) for sides in zip(*self._bounds, strict=True))
+        duals = np.array(self._solver.getSolution().row_dual)
+        duals = np.where(np.isinf(lower), np.minimum(duals, 0.0), duals)
+        duals = np.where(np.isinf(upper), np.maximum(duals, 0.0), duals)
+        side = np.where(duals > 0.0, lower, upper)
+        rows = duals * np.where(duals == 0.0, 0.0, side)
+        cost, most = np.concatenate(self._cost), np.concatenate(self._upper)
+        entries = self._value * duals[self._row]
+        reduced = cost - np.bincount(self._column, weights=entries, minlength=self.num_columns)
+        size = np.abs(rows).sum() + (np.abs(cost) * most).sum() + (np.abs(entries) * most[self._column]).sum()
+        terms = int(np.bincount(self._column, minlength=1).max()) + SUMMED
+        return float(rows.sum() + (np.minimum(reduced, 0.0) * most).sum() - np.finfo(np.float64).eps * terms * size)
+
     def tolerance(self) -> float:
         """How far above the truth a bound may lie: a reduced cost or a dual may be off by a tenth of the primal tolerance,
         which counts once for each unit that its column or row can move; a node may be cut off a primal tolerance too early.
@@ -138,7 +161,7 @@ class LinearModel:
     def _largest_activity(self) -> float:
         """The largest sums of the entries of all rows: none moves further. Equalities, which do not move, only add caution."""
         upper = np.concatenate(self._upper)
-        return float(sum(np.abs(np.asarray(value) * upper[column]).sum() for _, column, value in self._entries))
+        return float(np.abs(self._value * upper[self._column]).sum())
 
     def solve(self, num_columns: int) -> tuple[float, FloatArray] | None:
         """The optimum and the first columns there; None if there is none. Starts from where the last solve ended."""

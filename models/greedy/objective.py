@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from allocator.epoch.problem import EpochProblem
-from allocator.epoch.solution import fragmentation_value, spread_value
+from allocator.epoch.solution import fragmentation_value
 from allocator.models.greedy.variables import State
 
 
@@ -34,12 +34,10 @@ class Curves:
 
 def value_of_state(state: State, curves: Curves) -> int:
     """The value of what has been decided: the same as `value_of` its solution."""
-    tables, problem = state.tables, state.problem
+    problem = state.problem
     shares = sum(curves.value(t, held) - curves.value(t, 0) for t, held in enumerate(state.held) if held)
-    fixed = sum(tables.victim_cost[r] for r in state.stopped) - sum(tables.gain[j] for j in state.starts)
-    spread = sum(spread_value(problem, j, placement) for j, placement in state.starts.items() if len(placement) > 1)
     broken = fragmentation_value(problem, state.placed) - fragmentation_value(problem, problem.whole_placed)
-    return fixed + spread + shares + broken
+    return state.cost + shares + broken
 
 
 def gain_of_start(state: State, curves: Curves, j: int) -> int:

@@ -6,14 +6,16 @@ HiGHS solves it in milliseconds, and in less from where it was once some of its 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from allocator.epoch.problem import EpochProblem, restarts_of
+from allocator.epoch.problem import EpochProblem
 from allocator.epoch.solution import EpochSolution, fragmentation_value
-from allocator.models.greedy.groups import Groups, forms_of
+from allocator.models.greedy.groups import Groups, forms_of, pairs_of_equals
 from allocator.models.greedy.licence import gpus_decide
 from allocator.models.greedy.linear import FloatArray, LinearModel, WholeLimits
 from allocator.models.greedy.spread import least_spread
@@ -49,7 +51,7 @@ class Relaxation:
         self.num_offers, self.num_victims = len(problem.offers.work), len(problem.victims.work)
         self.num_choices = self.num_offers + self.num_victims + len(problem.promotions.work)
         self._rows = LinearModel()
-        self._constant = 0.0
+        self._constant = 0
         self._columns()
         self._one_offer_per_workload()
         self._relocation()
@@ -72,25 +74,25 @@ class Relaxation:
                 self._rows.bound(column, float(value), float(value))
         self._fixed = dict(fixed)
         found = self._rows.solve(self.num_choices)
-        return None if found is None else Relaxed((found[0] + self._constant) * COST_UNIT, found[1])
+        return None if found is None else Relaxed(found[0] * COST_UNIT + self._constant, found[1])
 
-    def bound_of(self, optimum: Relaxed) -> int:
-        """What no decision is better than, in 1/1000 GPU-second, if nothing was fixed where this optimum was found.
+    def bound(self) -> int:
+        """What no decision is better than, in 1/1000 GPU-second, by the duals of the last solve: the best if it fixed nothing.
 
         Every decision satisfies what is stated here, and what is not stated (topology, broken-up nodes, most of spread) only
         costs, but that nodes which keep breaks up may be filled after all.
         """
-        return math.ceil(optimum.value - self._rows.tolerance() * COST_UNIT) - self._broken
+        return math.ceil(self._rows.proven_bound() * COST_UNIT) + self._constant - self._broken
 
     def solve_whole(
         self, seconds: float, gap: float, seed: int, guess: EpochSolution | None = None
     ) -> tuple[FloatArray | None, float]:
         """Whole choices instead of fractions: the best that is found, None if nothing is, and a bound on every decision.
 
-        `gap` and the bound are in 1/1000 GPU-second, `guess` is a decision to begin with. It is a bound as that of `bound_of`.
+        `gap` and the bound are in 1/1000 GPU-second, `guess` is a decision to begin with. It is a bound as that of `bound`.
         """
         answer = self._rows.solve_whole(self.num_choices, WholeLimits(seconds, gap / COST_UNIT, seed), self._choices_of(guess))
-        return answer.values, (answer.bound + self._constant) * COST_UNIT - self._broken
+        return answer.values, answer.bound * COST_UNIT + self._constant - self._broken
 
     @property
     def _broken(self) -> int:
@@ -135,10 +137,11 @@ class Relaxation:
 
     def _relocation(self) -> None:
         """Running work starts elsewhere only if it is stopped."""
-        for victim, offers in restarts_of(self.problem.offers).items():
-            row = self._rows.rows(-np.inf, np.zeros(1))[0]
-            self._rows.put(row, self._start[offers], 1.0)
-            self._rows.put(row, self._stop[[victim]], -1.0)
+        moves = np.flatnonzero(self.problem.offers.victim >= 0)
+        victims, which = np.unique(self.problem.offers.victim[moves], return_inverse=True)
+        row = self._rows.rows(-np.inf, np.zeros(len(victims)))
+        self._rows.put(row[which], self._start[moves], 1.0)
+        self._rows.put(row, self._stop[victims], -1.0)
 
     def _capacity(self) -> None:
         """Units of every form on every group of classes: as many as start, and no more than is free or left."""
@@ -171,57 +174,71 @@ class Relaxation:
         row = np.full(self.num_victims, -1)
         row[unlicensed] = self._rows.rows(-np.inf, np.zeros(len(unlicensed)))
         self._rows.put(row[unlicensed], self._stop[unlicensed], 1.0)
-        if len(express):
-            held = np.unique(np.stack([row[room.victim], room.leaves_in]), axis=1)
-            place, unit = np.nonzero(held[1, :, None] == of_group)
-            inside = held[0, place] >= 0
-            self._rows.put(held[0, place[inside]], express[unit[inside]], -1.0)
-        decided, restarts = gpus_decide(self.problem), restarts_of(self.problem.offers)
-        for victim, offers in restarts.items():
-            if row[victim] >= 0:
-                self._rows.put(row[[victim]], self._start[offers], -1.0)
-        for r in unlicensed.tolist():
-            nodes = self.problem.victims.nodes[r]
-            if len(nodes) == 1 and nodes[0] in room.node and decided[nodes[0]]:
-                own = np.isin(of_group, room.leaves_in[room.victim == r])
-                self._needed_place(room, r, self._start[restarts.get(r, [])], express[own], need[own])
+        held = np.unique(np.stack([row[room.victim], room.leaves_in]), axis=1)
+        held = held[:, held[0] >= 0]
+        place, unit = pairs_of_equals(held[1], of_group)
+        self._rows.put(held[0, place], express[unit], -1.0)
+        moves = self._moves_of(unlicensed)
+        self._rows.put(row[unlicensed[moves[0]]], moves[1], -1.0)
+        self._needed_places(room, unlicensed, express, of_group, need)
 
-    def _needed_place(self, room: Groups, r: int, restart: IntArray, express: IntArray, need: IntArray) -> None:
-        """On its only node: express units take so much of what is free or left by others that the victim does not fit there."""
-        problem, node = self.problem, int(self.problem.victims.nodes[r][0])
-        others = (room.node[room.leaves_in] == node) & (room.victim != r)
-        left = room.leaves[GPUS, others]
-        most = int(problem.free[GPUS, node] + problem.late[GPUS, node]) + 1 + int(left.sum())
-        row = self._rows.rows(-float(left.sum()), np.array([np.inf]))[0]
-        self._rows.put(row, express, need)
-        self._rows.put(row, self._stop[[r]], -float(most))
-        self._rows.put(row, self._stop[room.victim[others]], -left)
-        self._rows.put(row, restart, float(most))
+    def _moves_of(self, victims: IntArray) -> tuple[IntArray, IntArray]:
+        """The starts of victims that move: positions in `victims`, and columns."""
+        moves = np.flatnonzero(self.problem.offers.victim >= 0)
+        place, which = pairs_of_equals(victims, self.problem.offers.victim[moves])
+        return place, self._start[moves[which]]
+
+    def _needed_places(self, room: Groups, unlicensed: IntArray, express: IntArray, of_group: IntArray, need: IntArray) -> None:
+        """On its only node: express units take so much of what is free or left by others that a victim does not fit there."""
+        problem = self.problem
+        num_nodes = np.array([len(nodes) for nodes in problem.victims.nodes], dtype=np.int64)
+        alone = np.isin(room.victim, unlicensed[num_nodes[unlicensed] == 1]) & (room.node[room.leaves_in] >= 0)
+        alone &= gpus_decide(problem)[room.node[room.leaves_in]]
+        own = np.flatnonzero(alone)
+        own = own[np.argsort(room.victim[own])]
+        victim, group, gpus = room.victim[own], room.leaves_in[own], room.leaves[GPUS]
+        node = room.node[group]
+        left = np.bincount(room.leaves_in, weights=gpus, minlength=len(room.node))[group] - gpus[own]
+        most = problem.free[GPUS, node] + problem.late[GPUS, node] + 1 + left
+        row = self._rows.rows(-left, np.full(len(own), np.inf))
+        place, unit = pairs_of_equals(group, of_group)
+        self._rows.put(row[place], express[unit], need[unit])
+        self._rows.put(row, self._stop[victim], -most)
+        place, other = pairs_of_equals(group, room.leaves_in)
+        place, other = place[own[place] != other], other[own[place] != other]
+        self._rows.put(row[place], self._stop[room.victim[other]], -gpus[other])
+        place, restart = self._moves_of(victim)
+        self._rows.put(row[place], restart, most[place])
 
     def _packing(self, room: Groups, need: IntArray, count: IntArray, of_form: IntArray, of_group: IntArray) -> None:
         """Units of a size use whole multiples of it: on one node, what a victim holds cuts more than its own GPUs from them."""
-        for group, size, victim, least, most in room.cuts:
-            own = (of_group == group) & (need[of_form] >= size)
-            if own.any():
-                row = self._rows.rows(-np.inf, np.array([float(least)]))[0]
-                self._rows.put(row, count[own], need[of_form[own]])
-                if victim >= 0:
-                    self._rows.put(row, self._stop[[victim]], float(least - most))
+        group, size, victim, least, most = room.cuts
+        cut, unit = pairs_of_equals(group, of_group)
+        large = need[of_form[unit]] >= size[cut]
+        used, which = np.unique(cut[large], return_inverse=True)
+        row = self._rows.rows(-np.inf, least[used].astype(np.float64))
+        self._rows.put(row[which], count[unit[large]], need[of_form[unit[large]]])
+        held = victim[used] >= 0
+        self._rows.put(row[held], self._stop[victim[used[held]]], (least - most)[used[held]])
 
     def _funding(self) -> None:
-        offers, promotions = self.problem.offers, self.problem.promotions
-        for funding in self.problem.funding:
-            row = self._rows.rows(-np.inf, np.array([funding.available / TIME_UNIT]))[0]
-            self._rows.put(row, self._start[funding.offers], offers.promise_cost[funding.offers] / TIME_UNIT)
-            self._rows.put(row, self._promote[funding.promotions], promotions.promise_cost[funding.promotions] / TIME_UNIT)
+        rows, offers, promotions = self.problem.funding, self.problem.offers, self.problem.promotions
+        row = self._rows.rows(-np.inf, np.array([funding.available for funding in rows], dtype=np.float64) / TIME_UNIT)
+        self._put_members(row, [own.offers for own in rows], self._start, offers.promise_cost / TIME_UNIT)
+        self._put_members(row, [own.promotions for own in rows], self._promote, promotions.promise_cost / TIME_UNIT)
 
     def _gpu_limit(self) -> None:
-        offers, victims = self.problem.offers, self.problem.victims
-        for limit in self.problem.limits:
-            left = limit.limit - limit.kept - int(victims.gpus[limit.victims].sum())
-            row = self._rows.rows(-np.inf, np.array([max(left, 0.0)]))[0]
-            self._rows.put(row, self._start[limit.offers], offers.gpus[limit.offers])
-            self._rows.put(row, self._stop[limit.victims], -victims.gpus[limit.victims])
+        rows, offers, victims = self.problem.limits, self.problem.offers, self.problem.victims
+        left = [limit.limit - limit.kept - int(victims.gpus[limit.victims].sum()) for limit in rows]
+        row = self._rows.rows(-np.inf, np.maximum(np.array(left, dtype=np.float64), 0.0))
+        self._put_members(row, [own.offers for own in rows], self._start, offers.gpus)
+        self._put_members(row, [own.victims for own in rows], self._stop, -victims.gpus)
+
+    def _put_members(self, row: IntArray, members: Sequence[IntArray], columns: IntArray, value: npt.NDArray[Any]) -> None:
+        """In each row its members, with the value of each."""
+        if members:
+            own = np.concatenate(members)
+            self._rows.put(np.repeat(row, [len(rows) for rows in members]), columns[own], value[own])
 
     def _express(self) -> None:
         offers = self.problem.offers
@@ -231,8 +248,9 @@ class Relaxation:
 
     def _max_preemptions(self) -> None:
         if self.problem.max_stops is not None:
-            row = self._rows.rows(-np.inf, np.array([float(self.problem.max_stops)]))[0]
-            self._rows.put(row, self._stop[self.problem.victims.charged], 1.0)
+            row = self._rows.rows(-np.inf, np.array([float(self.problem.max_stops)]))
+            own = self._stop[self.problem.victims.charged]
+            self._rows.put(np.repeat(row, len(own)), own, 1.0)
 
     def _promotions(self) -> None:
         """Nobody is promoted and stopped; whoever stays is promoted where funds cannot run out."""
@@ -247,24 +265,16 @@ class Relaxation:
 
     def _unfairness(self) -> None:
         offers, victims, promotions = self.problem.offers, self.problem.victims, self.problem.promotions
-        lows, owner, slopes, lengths = [], [], [], []
-        for t, term in enumerate(self.problem.shares):
-            low = term.base - int(victims.gpus[term.victims].sum())
-            lows.append(low - term.base)
-            for steps in steps_of(self.problem, term):
-                owner.append(t)
-                slopes.append(steps.rise / steps.gpus)
-                lengths.append(steps.gpus * steps.number)
-            self._constant += (term.curve.value(low) - term.curve.value(term.base)) / COST_UNIT
-        held = np.array(lows, dtype=np.float64)
+        shares = self.problem.shares
+        low = np.array([term.base - int(victims.gpus[term.victims].sum()) for term in shares], dtype=np.int64)
+        base = np.array([term.base for term in shares], dtype=np.int64)
+        steps = steps_of(self.problem)
+        for term, least in zip(shares, low.tolist(), strict=True):
+            self._constant += term.curve.value(least) - term.curve.value(term.base)
+        held = (low - base).astype(np.float64)
         row = self._rows.rows(held, held)
-        for members, columns, gpus in (
-            ([term.offers for term in self.problem.shares], self._start, offers.gpus),
-            ([term.promotions for term in self.problem.shares], self._promote, promotions.gpus),
-            ([term.victims for term in self.problem.shares], self._stop, -victims.gpus),
-        ):
-            if members:
-                flat = np.concatenate(members)
-                self._rows.put(np.repeat(row, [len(own) for own in members]), columns[flat], gpus[flat])
-        step = self._rows.columns(np.array(slopes) / COST_UNIT, np.array(lengths, dtype=np.float64))
-        self._rows.put(row[np.array(owner, dtype=np.int64)], step, -1.0)
+        self._put_members(row, [term.offers for term in shares], self._start, offers.gpus)
+        self._put_members(row, [term.promotions for term in shares], self._promote, promotions.gpus)
+        self._put_members(row, [term.victims for term in shares], self._stop, -victims.gpus)
+        step = self._rows.columns(steps.rise / steps.gpus / COST_UNIT, steps.gpus * steps.number)
+        self._rows.put(row[steps.term], step, -1.0)

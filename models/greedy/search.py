@@ -80,9 +80,15 @@ class Search:
             branch = self._visit(branch)
             if branch is None and self._open:
                 branch = heapq.heappop(self._open)[2]
-        if self.value == 0:
+        if self.value == 0 and not self._proven:
             self._consider(np.zeros(len(self._gpus)))
-        self._exchange()
+        if not self._proven:
+            self._exchange()
+
+    @property
+    def _proven(self) -> bool:
+        """Whether no decision is better than the best found."""
+        return self.bound is not None and self.value <= self.bound
 
     def _exchange(self) -> None:
         """Small exchanges that no rounding has found, on top of the best."""
@@ -118,7 +124,7 @@ class Search:
         self._left -= 1
         found = self.relaxation.solve(fixed)
         if found and not fixed:
-            self.bound = self.relaxation.bound_of(found)
+            self.bound = self.relaxation.bound()
         return found if found and self._promising(found) else None
 
     def _promising(self, found: Relaxed) -> bool:

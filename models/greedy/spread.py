@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from allocator.epoch.problem import EpochProblem
+from allocator.epoch.problem import EpochProblem, holdings
 from allocator.models.greedy.variables import units_that_fit
 from allocator.topology.layout import IntArray
 
@@ -16,8 +16,7 @@ def least_spread(problem: EpochProblem) -> IntArray:
     """
     offers, shapes = problem.offers, problem.shapes
     room = problem.free.copy()
-    for nodes, need in zip(problem.victims.nodes, problem.victims.need, strict=True):
-        room[:, nodes] += need
+    holdings(problem.victims).add_to(room)
     least = np.zeros(len(offers.work), dtype=np.int64)
     gangs = np.flatnonzero((offers.units > 1) & (offers.spread > 0).any(axis=1))
     for s in np.unique(offers.shape[gangs]).tolist():

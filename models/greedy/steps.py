@@ -1,14 +1,14 @@
-"""The curve of a share as steps between the numbers of GPUs that a decision can leave there."""
+"""The curves of the shares as steps between the numbers of GPUs that a decision can leave there."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 
+from allocator.entitlement.curve import CurveTable
 from allocator.epoch.problem import EpochProblem, ShareTerm
-from allocator.epoch.solution import steps_between
 from allocator.topology.layout import IntArray
 
 MOST_MEMBERS = 200
@@ -16,34 +16,43 @@ MOST_MEMBERS = 200
 
 
 class Steps(NamedTuple):
-    """`number` equal steps of `gpus` GPUs; each costs `rise`, in 1/1000 GPU-second."""
+    """`number` equal steps of `gpus` GPUs on the curve of share `term`; each costs `rise`, in 1/1000 GPU-second.
 
-    gpus: int
-    rise: int
-    number: int
+    Arrays of one shape, by term and then from the fewest GPUs to the most.
+    """
+
+    term: IntArray
+    gpus: IntArray
+    rise: IntArray
+    number: IntArray
 
 
-def steps_of(problem: EpochProblem, term: ShareTerm) -> Iterator[Steps]:
-    """The steps of a curve, from the fewest GPUs that a decision can leave under the vertex to the most.
+def steps_of(problem: EpochProblem) -> Steps:
+    """The steps of all curves, from the fewest GPUs that a decision can leave under a vertex to the most.
 
     A vertex holds a sum of whole workloads. Between two neighbours among these sums the line is as good as the curve: the same
     for every decision, still convex, and above the curve for fractions of workloads. So the relaxation is tighter with it.
     """
-    sizes = [
-        *problem.victims.gpus[term.victims].tolist(),
-        *problem.offers.gpus[term.offers].tolist(),
-        *problem.promotions.gpus[term.promotions].tolist(),
-    ]
-    low = term.base - int(problem.victims.gpus[term.victims].sum())
-    if len(sizes) > MOST_MEMBERS:
-        for start, stop, slope in steps_between(term.curve, low, low + sum(sizes)):
-            yield Steps(1, slope, stop - start)
-        return
-    sums = sums_of(sizes)
-    gpus, rise = np.diff(sums), np.diff(term.curve.values(low + sums))
-    first = np.flatnonzero((np.diff(gpus, prepend=0) != 0) | (np.diff(rise, prepend=0) != 0))
-    number = np.diff(first, append=len(gpus))
-    yield from map(Steps, gpus[first].tolist(), rise[first].tolist(), number.tolist())
+    held = [_held(problem, term) for term in problem.shares]
+    term = np.repeat(np.arange(len(held)), [len(own) for own in held])
+    gpus = np.concatenate([*held, np.zeros(0, dtype=np.int64)])
+    cost = CurveTable([share.curve for share in problem.shares]).values(term, gpus)
+    inside = np.diff(term) == 0
+    term, gpus, rise = term[1:][inside], np.diff(gpus)[inside], np.diff(cost)[inside]
+    alike = (np.diff(term, prepend=-1) == 0) & (np.diff(gpus, prepend=0) == 0) & (np.diff(rise, prepend=0) == 0)
+    first = np.flatnonzero(~alike)
+    return Steps(term[first], gpus[first], rise[first], np.diff(first, append=len(term)))
+
+
+def _held(problem: EpochProblem, term: ShareTerm) -> IntArray:
+    """The GPUs that a decision can leave under a vertex; of many workloads the ends, and where the curve bends."""
+    leaving = problem.victims.gpus[term.victims]
+    low = term.base - int(leaving.sum())
+    sizes = np.concatenate([leaving, problem.offers.gpus[term.offers], problem.promotions.gpus[term.promotions]])
+    if len(sizes) <= MOST_MEMBERS:
+        return low + sums_of(sizes.tolist())
+    high = low + int(sizes.sum())
+    return np.array([low, *(point for point in term.curve.points if low < point < high), high])
 
 
 def sums_of(sizes: Iterable[int]) -> IntArray:

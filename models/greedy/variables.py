@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from allocator.epoch.problem import EpochProblem, restarts_of
-from allocator.epoch.solution import EpochSolution, Placement
+from allocator.epoch.solution import EpochSolution, Placement, spread_value
 from allocator.topology.layout import GPUS, BoolArray, IntArray
 
 
@@ -41,8 +41,9 @@ class State:
     """A partial decision. Every method keeps all fields in step.
 
     `free` has shape (3, num_nodes); `held[t]` is the change of charged GPUs of share term t; `promised[i]` the GPU-seconds
-    promised at funding row i; `limit_used[i]` the GPUs under limit row i; `placed` the GPUs that start on each node; `slack` is
-    what to fill first: little free, and of equals what is broken up already or never was wholly free.
+    promised at funding row i; `limit_used[i]` the GPUs under limit row i; `placed` the GPUs that start on each node; `cost` is
+    what starts and stops cost but for the shares and what they break up; `slack` is what to fill first: little free, and of
+    equals what is broken up already or never was wholly free.
     """
 
     def __init__(self, problem: EpochProblem, tables: Tables) -> None:
@@ -51,6 +52,8 @@ class State:
         self.placed: IntArray = problem.whole_placed.copy()
         self.slack: IntArray = 2 * self.free[GPUS] + ((problem.whole_weight > 0) & (self.placed == 0))
         self.starts: dict[int, Placement] = {}
+        self.cost = 0
+        self._spread: dict[int, int] = {}
         self.stopped: set[int] = set()
         self.promoted: set[int] = set()
         self.started_work: set[int] = set()
@@ -63,12 +66,15 @@ class State:
         """Start offer j on the given nodes (units by node)."""
         self._occupy(j, placement, 1)
         self.starts[j] = placement
+        self._spread[j] = spread_value(self.problem, j, placement) if len(placement) > 1 else 0
+        self.cost += self._spread[j] - self.tables.gain[j]
         self.started_work.add(self.tables.work[j])
         self._account(j, 1)
 
     def take_back(self, j: int) -> Placement:
         """Undo a start of this decision."""
         placement = self.starts.pop(j)
+        self.cost += self.tables.gain[j] - self._spread.pop(j)
         self._occupy(j, placement, -1)
         self.started_work.discard(self.tables.work[j])
         self._account(j, -1)
@@ -119,6 +125,7 @@ class State:
 
     def _change_victim(self, r: int, sign: int) -> None:
         victims, gpus = self.problem.victims, sign * self.tables.victim_gpus[r]
+        self.cost += sign * self.tables.victim_cost[r]
         self.free[:, victims.nodes[r]] += sign * victims.need[r]
         self.slack[victims.nodes[r]] += 2 * sign * victims.need[r][GPUS]
         for t in self.tables.terms_of_victim[r]:

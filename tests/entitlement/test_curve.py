@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allocator.domain import Allocation, Policy, Weights
-from allocator.entitlement.curve import MAX_SEGMENTS, Curve, build_curves
+from allocator.entitlement.curve import MAX_SEGMENTS, Curve, CurveTable, build_curves
 from allocator.entitlement.tree import build_tree
 from allocator.entitlement.waterfill import fill
 from allocator.topology.layout import IntArray
@@ -108,9 +108,11 @@ def assert_follows(curve: Curve, entitled: Fraction, share: Fraction | None, deb
 @given(a_case_with_held())
 def test_is_convex_and_never_negative(drawn: tuple[Case, IntArray]) -> None:
     case, held = drawn
-    for curve in curves_of(case, held, Policy(horizon=case.horizon)).values():
+    curves = list(curves_of(case, held, Policy(horizon=case.horizon)).values())
+    table = CurveTable(curves)
+    for number, curve in enumerate(curves):
         values = [curve.value(x) for x in range(curve.points[-1] + 3 if curve.points[-1] < 200 else 200)]
-        assert curve.values(np.arange(len(values))).tolist() == values
+        assert table.values(np.full(len(values), number), np.arange(len(values))).tolist() == values
         steps = [b - a for a, b in pairwise(values)]
         assert steps == sorted(steps)
         assert min(values) >= 0

@@ -7,6 +7,8 @@ from functools import cache
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from allocator.entitlement import entitle
 from allocator.epoch import EpochProblem, EpochSolution, compile_epoch, value_of
@@ -14,7 +16,9 @@ from allocator.epoch.afterthoughts import misplaced
 from allocator.generate import generate_snapshot
 from allocator.models.cpsat import solver as reference
 from allocator.models.greedy import solver
+from allocator.models.greedy.groups import pairs_of_equals
 from allocator.models.greedy.objective import gain_of_keep, gain_of_start, loss_of_return, value_of_state
+from allocator.models.greedy.placement import place
 from allocator.models.greedy.relaxation import Relaxation
 from allocator.models.greedy.rounding import Rounding
 from allocator.models.greedy.search import Search
@@ -32,7 +36,7 @@ def problem_of(seed: int, pools: int) -> EpochProblem:
 @cache
 def answer_of(seed: int, pools: int) -> EpochSolution:
     result = solver.solve(problem_of(seed, pools), Limits(0.0))
-    assert result.status is Status.FEASIBLE
+    assert result.status is (Status.OPTIMAL if result.value == result.bound else Status.FEASIBLE)
     assert result.solution is not None
     assert result.value == value_of(problem_of(seed, pools), result.solution)
     return result.solution
@@ -142,3 +146,52 @@ def test_where_nothing_is_to_be_decided_the_search_finds_nothing() -> None:
             assert search.bound is None or search.bound <= 0
             assert solver.solve(problem, Limits(0.0)).bound == 0
     assert quiet > 3
+
+
+def test_what_is_proven_is_not_searched_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bound holds for every answer, and where it meets the answer nothing is exchanged any more."""
+    exchanged: list[EpochProblem] = []
+
+    def exchange(rounding: Rounding, state: object) -> bool:
+        exchanged.append(rounding.problem)
+        return False
+
+    monkeypatch.setattr(Rounding, "exchange", exchange)
+    proven = 0
+    for seed in range(40):
+        problem = compile_epoch(entitle(tiny_contract(seed)))
+        search = Search(problem)
+        search.run()
+        if search.bound is None:
+            continue
+        assert search.bound <= search.value
+        proven += search.bound == search.value
+        assert search.bound < search.value or not any(problem is one for one in exchanged)
+    assert proven >= 5
+
+
+@given(st.lists(st.integers(0, 5), max_size=12), st.lists(st.integers(0, 5), max_size=12))
+def test_pairs_of_equals_are_all_pairs(left: list[int], right: list[int]) -> None:
+    first, second = pairs_of_equals(np.array(left, dtype=np.int64), np.array(right, dtype=np.int64))
+    pairs = [(i, j) for i, one in enumerate(left) for j, other in enumerate(right) if one == other]
+    assert list(zip(first.tolist(), second.tolist(), strict=True)) == pairs
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_state_knows_what_it_costs_after_every_step(seed: int) -> None:
+    """Starts, stops and their undoing in a random order: the value is always that of the solution."""
+    problem, rng = problem_of(seed + 1, 1), np.random.default_rng(seed)
+    rounding = Rounding(problem)
+    state = rounding.carry_out(np.zeros(len(problem.offers.work) + len(problem.victims.work) + len(problem.promotions.work)))
+    for _ in range(60):
+        r = int(rng.integers(len(problem.victims.work)))
+        if r not in state.stopped:
+            state.stop(r)
+        elif state.fits(r):
+            state.keep(r)
+        j = int(rng.integers(len(problem.offers.work)))
+        if j in state.starts:
+            state.take_back(j)
+        elif state.tables.work[j] not in state.started_work and (found := place(state, j)) is not None:
+            state.start(j, found)
+        assert value_of_state(state, rounding.curves) == value_of(problem, state.solution())

@@ -23,6 +23,14 @@ def problem_of(seed: int, family: str = "mixed", gpus: int = 512) -> EpochProble
     return compile_epoch(entitle(generate_snapshot(family=family, gpus=gpus, seed=seed, pools=3)))
 
 
+def steps_by_share(problem: EpochProblem) -> list[list[tuple[int, int, int]]]:
+    """(GPUs, rise, number) of the steps of each share."""
+    found: list[list[tuple[int, int, int]]] = [[] for _ in problem.shares]
+    for term, *step in zip(*(column.tolist() for column in steps_of(problem)), strict=True):
+        found[term].append(tuple(step))
+    return found
+
+
 @given(st.lists(st.integers(1, 40), max_size=7))
 def test_sums_are_those_of_all_subsets(sizes: list[int]) -> None:
     subsets = {sum(some) for number in range(len(sizes) + 1) for some in combinations(sizes, number)}
@@ -32,16 +40,16 @@ def test_sums_are_those_of_all_subsets(sizes: list[int]) -> None:
 @pytest.mark.parametrize("seed", range(1, 5))
 def test_steps_give_the_curve_at_every_sum_and_are_convex(seed: int) -> None:
     problem = problem_of(seed)
-    for term in problem.shares:
+    steps_by_term = steps_by_share(problem)
+    for term, steps in zip(problem.shares, steps_by_term, strict=True):
         sizes = np.concatenate(
             [problem.victims.gpus[term.victims], problem.offers.gpus[term.offers], problem.promotions.gpus[term.promotions]]
         ).tolist()
-        steps = list(steps_of(problem, term))
-        slopes = [step.rise / step.gpus for step in steps]
+        slopes = [rise / gpus for gpus, rise, _ in steps]
         assert slopes == sorted(slopes)
         low = term.base - int(problem.victims.gpus[term.victims].sum())
-        ends = np.cumsum([0] + [step.gpus for step in steps for _ in range(step.number)])
-        rises = np.cumsum([0] + [step.rise for step in steps for _ in range(step.number)])
+        ends = np.cumsum([0] + [gpus for gpus, _, number in steps for _ in range(number)])
+        rises = np.cumsum([0] + [rise for _, rise, number in steps for _ in range(number)])
         known = dict(zip(ends.tolist(), rises.tolist(), strict=True))
         assert len(sizes) <= MOST_MEMBERS
         assert list(known) == sums_of(sizes).tolist()
@@ -51,11 +59,15 @@ def test_steps_give_the_curve_at_every_sum_and_are_convex(seed: int) -> None:
 def test_many_members_keep_the_curve(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("allocator.models.greedy.steps.MOST_MEMBERS", 0)
     problem = problem_of(1)
-    for term in problem.shares:
-        steps = list(steps_of(problem, term))
+    for term, steps in zip(problem.shares, steps_by_share(problem), strict=True):
         low = term.base - int(problem.victims.gpus[term.victims].sum())
-        high = low + sum(step.gpus * step.number for step in steps)
-        assert sum(step.rise * step.number for step in steps) == term.curve.value(high) - term.curve.value(low)
+        high = low + sum(gpus * number for gpus, _, number in steps)
+        assert sum(rise * number for _, rise, number in steps) == term.curve.value(high) - term.curve.value(low)
+        for gpus, rise, number in steps:
+            assert number == 1
+            middle = low + gpus // 2
+            assert rise * (gpus // 2) == gpus * (term.curve.value(middle) - term.curve.value(low))
+            low += gpus
 
 
 @pytest.mark.parametrize("family", ["mixed", "nvl72", "victims"])
