@@ -101,20 +101,13 @@ def improve(answers: Answers, engine: str, clock: Clock, gap: int, seed: int, pr
         with clock.step(name), shared_process().solving(name, answers.problem, limits, answers.best.solution) as answer:
             if reserve is None:
                 reserve = prepare()
-            answers.add(_read(name, answer, clock.deadline - max(reserve, others)))
-
-
-def _read(name: str, answer: Callable[[float], EngineResult], deadline: float) -> EngineResult:
-    """The answer of the child, or a note on why it cannot be read: it may have died in the middle of it."""
-    try:
-        return answer(deadline)
-    except Exception as error:
-        shared_process().kill()
-        return EngineResult(name, Status.UNKNOWN, None, None, None, note=f"its answer cannot be read ({error})")
+            answers.add(answer(clock.deadline - max(reserve, others)))
 
 
 def _checked(problem: EpochProblem, result: EngineResult) -> EngineResult:
     """The result, if its solution is worth what the engine says; else it proves nothing, and the note says why."""
+    if not isinstance(result.bound, int | None):
+        result = replace(result, bound=None, note=f"its bound is a {type(result.bound).__name__}")
     if result.solution is None:
         return result
     try:
