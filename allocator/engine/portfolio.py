@@ -32,6 +32,9 @@ CHILD_SHARE = 0.95
 BOUND_SHARE = 0.6
 """The step that bounds large problems gets this part of the time; the exact engines get what it leaves."""
 
+EXACT_SECONDS = 0.002
+"""Seconds per choice without which an exact engine has hardly begun: then that step gets all of the time."""
+
 KEEP = EngineResult("keep", Status.FEASIBLE, EpochSolution(), 0, None)
 """Stop what must stop, start nothing: always possible."""
 
@@ -93,7 +96,9 @@ def improve(answers: Answers, engine: str, clock: Clock, gap: int, seed: int, pr
     for name in _exact(engine, answers.problem):
         if answers.closed(gap):
             break
-        seconds = (clock.left - (reserve or 0.0)) * (BOUND_SHARE if name == BOUND else 1.0)
+        seconds = clock.left - (reserve or 0.0)
+        if name == BOUND and (1 - BOUND_SHARE) * seconds >= EXACT_SECONDS * _num_choices(answers.problem):
+            seconds *= BOUND_SHARE
         if seconds < LEAST_SECONDS or (reserve is None and clock.left < LEAST_SECONDS + READY_SHARE * clock.elapsed):
             answers.notes.append(f"{name}: no time left")
             continue
@@ -106,8 +111,9 @@ def improve(answers: Answers, engine: str, clock: Clock, gap: int, seed: int, pr
 
 def _checked(problem: EpochProblem, result: EngineResult) -> EngineResult:
     """The result, if its solution is worth what the engine says; else it proves nothing, and the note says why."""
-    if not isinstance(result.bound, int | None):
-        result = replace(result, bound=None, note=f"its bound is a {type(result.bound).__name__}")
+    bound: object = result.bound  # whatever came through the pipe
+    if not isinstance(bound, int | None):
+        result = replace(result, bound=None, note=f"its bound is a {type(bound).__name__}")
     if result.solution is None:
         return result
     try:
@@ -118,6 +124,10 @@ def _checked(problem: EpochProblem, result: EngineResult) -> EngineResult:
     if value == result.value:
         return result
     return replace(result, value=value, bound=None, note=f"its solution is worth {value}, not {result.value}")
+
+
+def _num_choices(problem: EpochProblem) -> int:
+    return len(problem.offers.work) + len(problem.victims.work) + len(problem.promotions.work)
 
 
 def _exact(engine: str, problem: EpochProblem) -> Iterable[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+import time
 from dataclasses import replace
 
 import pytest
@@ -53,7 +54,7 @@ def test_an_objective_that_is_too_large_is_noted_without_a_traceback(
 
 
 def test_the_way_to_the_child_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker.time, "monotonic", lambda: 100.0)
+    monkeypatch.setattr(time, "monotonic", lambda: 100.0)
     assert worker._left(Limits(5.0, gap=3), sent=98.0) == Limits(3.0, gap=3)
     assert worker._left(Limits(5.0), sent=90.0).seconds == 0.0
     assert worker._left(Limits(5.0), sent=200.0).seconds == 5.0, "a clock that is ahead gives no more time"
