@@ -15,7 +15,7 @@ from typing import IO
 
 from allocator.epoch.problem import EpochProblem
 from allocator.epoch.solution import EpochSolution
-from allocator.models.protocol import EngineResult, Limits, Status
+from allocator.models.protocol import EngineResult, Limits, Status, added, completed
 from allocator.models.worker import read_message, write_message
 
 logger = logging.getLogger(__name__)
@@ -52,27 +52,27 @@ class SolverProcess:
             child = self._child
             if child is None or child.stdin is None or child.stdout is None:
                 raise RuntimeError("a warm child has both pipes")
-            answer: list[bytes | None] = []
-            request = pickle.dumps((name, problem, limits, guess), protocol=pickle.HIGHEST_PROTOCOL)
-            talk = threading.Thread(target=_converse, args=(child.stdin, child.stdout, request, answer), daemon=True)
+            request = pickle.dumps((name, problem, limits, guess, time.monotonic()), protocol=pickle.HIGHEST_PROTOCOL)
+            talk = _Conversation(child.stdin, child.stdout, request)
             talk.start()
             try:
-                yield lambda deadline: self._wait(name, child, talk, answer, deadline)
+                yield lambda deadline: self._wait(name, child, talk, deadline)
             finally:
-                if talk.is_alive():
+                if talk.end is None:
                     self.kill()
 
-    def _wait(
-        self, name: str, child: subprocess.Popen[bytes], talk: threading.Thread, answer: list[bytes | None], deadline: float
-    ) -> EngineResult:
+    def _wait(self, name: str, child: subprocess.Popen[bytes], talk: _Conversation, deadline: float) -> EngineResult:
         talk.join(min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX))
-        if not talk.is_alive() and answer and answer[0]:
-            result: EngineResult = pickle.loads(answer[0])
-            return result
-        note = self._diagnose(child, talk.is_alive())
+        known = talk.known  # what arrives from here on comes too late
+        if talk.end is not None:
+            talk.join()
+            return completed(talk.end, known)
+        note = talk.fault or self._diagnose(child, talk.is_alive())
+        if known is not None:
+            note = note.removesuffix(" without an answer") + "; what it had told by then counts"
         self.kill()
         logger.warning("%s: %s", name, note)
-        return EngineResult(name, Status.UNKNOWN, None, None, None, note=note)
+        return completed(EngineResult(name, Status.UNKNOWN, None, None, None, note=note), known)
 
     def _diagnose(self, child: subprocess.Popen[bytes], still_running: bool) -> str:
         if still_running and child.poll() is None:
@@ -103,12 +103,47 @@ class SolverProcess:
             self._child = None
 
 
-def _converse(requests: IO[bytes], answers: IO[bytes], request: bytes, answer: list[bytes | None]) -> None:
-    try:
-        write_message(requests, request)
-        answer.append(read_message(answers))
-    except (OSError, ValueError):
-        answer.append(None)  # the child is gone; the caller reports its exit status
+class _Conversation(threading.Thread):
+    """Sends a request and hears what the child has to say, to the end or to the first word that cannot be understood.
+
+    Attributes
+    ----------
+    known
+        The answer and the bound that were told last.
+    end
+        The result, once there is one.
+    fault
+        Why nobody listens any more.
+    """
+
+    def __init__(self, requests: IO[bytes], answers: IO[bytes], request: bytes) -> None:
+        super().__init__(daemon=True)
+        self._requests, self._answers, self._request = requests, answers, request
+        self.known: EngineResult | None = None
+        self.end: EngineResult | None = None
+        self.fault = ""
+
+    def run(self) -> None:
+        """Until the end, or until the child is gone; the caller reports its exit status."""
+        try:
+            write_message(self._requests, self._request)
+            while self.end is None and not self.fault and (message := read_message(self._answers)) is not None:
+                self._hear(message)
+        except (OSError, ValueError) as error:
+            logger.debug("the solver process is gone: %s", error)
+
+    def _hear(self, message: bytes) -> None:
+        try:
+            ended, result = pickle.loads(message)
+            if not isinstance(result, EngineResult):
+                raise TypeError(f"it is a {type(result).__name__}")
+        except Exception as error:  # whatever nonsense raises that is read as an object
+            self.fault = f"its answer cannot be read ({type(error).__name__}: {error})"
+            return
+        if ended:
+            self.end = result
+        else:
+            self.known = added(self.known, result)
 
 
 def _close(pipe: IO[bytes]) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
 
@@ -41,9 +42,39 @@ class EngineResult:
     note: str = ""
 
 
+Report = Callable[[EngineResult], None]
+"""Takes what an engine knows so far: a better answer, a tighter bound, or both. What it does not name stays as it was."""
+
+
+def unheard(result: EngineResult) -> None:
+    """The report of a caller that waits for the end."""
+
+
+def added(known: EngineResult | None, news: EngineResult) -> EngineResult:
+    """What is known with the news: the better answer, of equals the later, and the tightest bound."""
+    if known is None:
+        return news
+    bounds = [result.bound for result in (known, news) if result.bound is not None]
+    valued = [result for result in (news, known) if result.value is not None]
+    best = min(valued, key=lambda result: result.value or 0, default=news)
+    return replace(best, bound=max(bounds, default=None))
+
+
+def completed(result: EngineResult, known: EngineResult | None) -> EngineResult:
+    """A result, with the answer and the bound that were reported before where it has none of its own."""
+    if known is None:
+        return result
+    if result.solution is None and known.solution is not None:
+        status = Status.FEASIBLE if result.status is Status.UNKNOWN else result.status
+        result = replace(result, status=status, solution=known.solution, value=known.value)
+    return result if result.bound is not None else replace(result, bound=known.bound)
+
+
 class Engine(Protocol):
     """Solves a compiled problem, perhaps from a guess."""
 
-    def __call__(self, problem: EpochProblem, limits: Limits, guess: EpochSolution | None = None) -> EngineResult:
-        """Return the best solution found within the limits."""
+    def __call__(
+        self, problem: EpochProblem, limits: Limits, guess: EpochSolution | None = None, report: Report = unheard
+    ) -> EngineResult:
+        """Return the best solution found within the limits, and report what is found on the way."""
         ...

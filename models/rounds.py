@@ -11,7 +11,7 @@ import numpy as np
 from allocator.epoch.afterthoughts import claimants, misplaced, overlooked
 from allocator.epoch.problem import EpochProblem, with_own_shapes
 from allocator.epoch.solution import EpochSolution
-from allocator.models.protocol import EngineResult, Limits
+from allocator.models.protocol import EngineResult, Limits, Report, unheard
 
 MOST_ROUNDS = 8
 """A backstop on how often broken afterthoughts are added; one round is the rule, three have been seen."""
@@ -21,7 +21,11 @@ SolveOnce = Callable[[EpochProblem, Limits, Sequence[int], Sequence[int]], Engin
 
 
 def solve_in_rounds(
-    solve_once: SolveOnce, problem: EpochProblem, limits: Limits, guess: EpochSolution | None = None
+    solve_once: SolveOnce,
+    problem: EpochProblem,
+    limits: Limits,
+    guess: EpochSolution | None = None,
+    report: Report = unheard,
 ) -> EngineResult:
     """Solve to optimality or to the limits. Every round solves a relaxation, so the tightest bound of all rounds holds.
 
@@ -39,6 +43,7 @@ def solve_in_rounds(
         left = deadline - time.monotonic()
         if not (more or wrong) or left <= 0:
             return result
+        report(result)
         claims, displaced = claims + more, displaced + wrong
         again = solve_once(with_own_shapes(problem, displaced), replace(limits, seconds=left), claims, displaced)
         if again.solution is None:

@@ -32,6 +32,9 @@ CHILD_SHARE = 0.95
 BOUND_SHARE = 0.6
 """The step that bounds large problems gets this part of the time; the exact engines get what it leaves."""
 
+EXACT_SECONDS = 0.002
+"""Seconds per choice without which an exact engine has hardly begun: then that step gets all of the time."""
+
 KEEP = EngineResult("keep", Status.FEASIBLE, EpochSolution(), 0, None)
 """Stop what must stop, start nothing: always possible."""
 
@@ -93,7 +96,9 @@ def improve(answers: Answers, engine: str, clock: Clock, gap: int, seed: int, pr
     for name in _exact(engine, answers.problem):
         if answers.closed(gap):
             break
-        seconds = (clock.left - (reserve or 0.0)) * (BOUND_SHARE if name == BOUND else 1.0)
+        seconds = clock.left - (reserve or 0.0)
+        if name == BOUND and (1 - BOUND_SHARE) * seconds >= EXACT_SECONDS * _num_choices(answers.problem):
+            seconds *= BOUND_SHARE
         if seconds < LEAST_SECONDS or (reserve is None and clock.left < LEAST_SECONDS + READY_SHARE * clock.elapsed):
             answers.notes.append(f"{name}: no time left")
             continue
@@ -101,20 +106,14 @@ def improve(answers: Answers, engine: str, clock: Clock, gap: int, seed: int, pr
         with clock.step(name), shared_process().solving(name, answers.problem, limits, answers.best.solution) as answer:
             if reserve is None:
                 reserve = prepare()
-            answers.add(_read(name, answer, clock.deadline - max(reserve, others)))
-
-
-def _read(name: str, answer: Callable[[float], EngineResult], deadline: float) -> EngineResult:
-    """The answer of the child, or a note on why it cannot be read: it may have died in the middle of it."""
-    try:
-        return answer(deadline)
-    except Exception as error:
-        shared_process().kill()
-        return EngineResult(name, Status.UNKNOWN, None, None, None, note=f"its answer cannot be read ({error})")
+            answers.add(answer(clock.deadline - max(reserve, others)))
 
 
 def _checked(problem: EpochProblem, result: EngineResult) -> EngineResult:
     """The result, if its solution is worth what the engine says; else it proves nothing, and the note says why."""
+    bound: object = result.bound  # whatever came through the pipe
+    if not isinstance(bound, int | None):
+        result = replace(result, bound=None, note=f"its bound is a {type(bound).__name__}")
     if result.solution is None:
         return result
     try:
@@ -125,6 +124,10 @@ def _checked(problem: EpochProblem, result: EngineResult) -> EngineResult:
     if value == result.value:
         return result
     return replace(result, value=value, bound=None, note=f"its solution is worth {value}, not {result.value}")
+
+
+def _num_choices(problem: EpochProblem) -> int:
+    return len(problem.offers.work) + len(problem.victims.work) + len(problem.promotions.work)
 
 
 def _exact(engine: str, problem: EpochProblem) -> Iterable[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 from ortools.sat.python import cp_model
@@ -14,7 +15,7 @@ from allocator.epoch.solution import EpochSolution, value_of
 from allocator.models.cpsat.constraints import Constraints
 from allocator.models.cpsat.objective import Objective
 from allocator.models.cpsat.variables import Variables
-from allocator.models.protocol import EngineResult, Limits, Status
+from allocator.models.protocol import EngineResult, Limits, Report, Status, unheard
 from allocator.models.rounds import solve_in_rounds
 
 NAME = "cp-sat"
@@ -45,16 +46,50 @@ def build(
     return model, variables
 
 
-def solve(problem: EpochProblem, limits: Limits, guess: EpochSolution | None = None) -> EngineResult:
+def solve(problem: EpochProblem, limits: Limits, guess: EpochSolution | None = None, report: Report = unheard) -> EngineResult:
     """Solve to optimality or to the limits; afterthoughts that the answer breaks are added and the model is solved again.
 
     The guess tells which afterthoughts to begin with. It is no hint: measured, hints make this model slower, and the
-    portfolio keeps the better of the two answers.
+    portfolio keeps the better of the two answers. Of the answers on the way only those are reported that are better.
     """
-    return solve_in_rounds(_solve_once, problem, limits, guess)
+    floor = math.inf if guess is None else value_of(problem, guess)
+
+    def once(problem: EpochProblem, limits: Limits, claims: Sequence[int], displaced: Sequence[int]) -> EngineResult:
+        return _solve_once(problem, limits, claims, displaced, floor, report)
+
+    return solve_in_rounds(once, problem, limits, guess, report)
 
 
-def _solve_once(problem: EpochProblem, limits: Limits, claims: Sequence[int], displaced: Sequence[int]) -> EngineResult:
+class _Answers(cp_model.CpSolverSolutionCallback):
+    """Reports each answer that is better than all before."""
+
+    def __init__(self, problem: EpochProblem, variables: Variables, floor: float, report: Report) -> None:
+        super().__init__()
+        self._problem, self._variables, self._floor, self._report = problem, variables, floor, report
+
+    def on_solution_callback(self) -> None:
+        """Called by CP-SAT in the middle of the search."""
+        if self.objective_value < self._floor:
+            self._floor = self.objective_value
+            solution = _read(self._problem, self._variables, self)
+            value = value_of(self._problem, solution)
+            self._report(EngineResult(NAME, Status.FEASIBLE, solution, value, None))
+
+
+def _report_bound(report: Report, bound: float) -> None:
+    """A bound of 0 or more says no more than that keep is always possible."""
+    if math.isfinite(bound) and bound < 0:
+        report(EngineResult(NAME, Status.UNKNOWN, None, None, _rounded_up(bound)))
+
+
+def _solve_once(
+    problem: EpochProblem,
+    limits: Limits,
+    claims: Sequence[int],
+    displaced: Sequence[int],
+    floor: float,
+    report: Report,
+) -> EngineResult:
     """One worker: strong with the linear relaxation, and deterministic."""
     model, variables = build(problem, None, claims, displaced)
     solver = cp_model.CpSolver()
@@ -65,7 +100,8 @@ def _solve_once(problem: EpochProblem, limits: Limits, claims: Sequence[int], di
     solver.parameters.max_time_in_seconds = max(0.001, limits.seconds)
     solver.parameters.max_deterministic_time = max(0.001, limits.seconds * DETERMINISTIC_RATE)
     solver.parameters.absolute_gap_limit = float(max(limits.gap, 0))
-    status = _STATUS[solver.solve(model)]
+    solver.best_bound_callback = partial(_report_bound, report)
+    status = _STATUS[solver.solve(model, _Answers(problem, variables, floor, report))]
     if status is Status.OPTIMAL or status is Status.FEASIBLE:
         solution = _read(problem, variables, solver)
         # Short of an optimum, what only measures (steps, broken nodes) may stand higher than it has to.
@@ -76,11 +112,15 @@ def _solve_once(problem: EpochProblem, limits: Limits, claims: Sequence[int], di
 
 
 def _bound(solver: cp_model.CpSolver) -> int:
-    # Objectives are integers: a bound may be rounded up, past the noise of the solver's floating point.
-    return math.ceil(solver.best_objective_bound - 1e-6)
+    return _rounded_up(solver.best_objective_bound)
 
 
-def _read(problem: EpochProblem, variables: Variables, solver: cp_model.CpSolver) -> EpochSolution:
+def _rounded_up(bound: float) -> int:
+    """Objectives are integers: a bound may be rounded up, past the noise of the solver's floating point."""
+    return math.ceil(bound - 1e-6)
+
+
+def _read(problem: EpochProblem, variables: Variables, solver: cp_model.CpSolver | _Answers) -> EpochSolution:
     def chosen(row: list[cp_model.IntVar]) -> np.ndarray:
         return np.array([solver.value(variable) for variable in row], dtype=np.int64)
 

@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from highspy._core import _Highs  # `highspy.Highs` sets up callbacks and prints a banner meanwhile
 
+from allocator.models.greedy.news import FloatArray, Heard, News, WholeAnswer
 from allocator.topology.layout import IntArray
-
-FloatArray = npt.NDArray[np.float64]
 
 MOST_ITERATIONS = 200_000
 """Simplex iterations of one solve, many times what 100,000 GPUs take."""
@@ -29,6 +28,12 @@ _OPTIONS: dict[str, bool | int | float | str] = {
 SUMMED = 64
 """Roundings that a number goes through when a long array is summed pairwise, with room to spare."""
 
+_NO_SUBPROBLEMS: dict[str, bool | int | float | str] = {
+    "mip_heuristic_effort": 0.0, "mip_heuristic_run_rens": False, "mip_heuristic_run_rins": False,
+    "mip_heuristic_run_root_reduced_cost": False,
+}  # fmt: skip
+"""Searches for answers in smaller problems took more than half of the time, measured, and the bound waited for them."""
+
 PRIMAL_TOLERANCE = 1e-9
 """How far whole numbers and rows may be off where columns are whole numbers."""
 
@@ -40,14 +45,6 @@ class WholeLimits:
     seconds: float
     gap: float
     seed: int
-
-
-@dataclass(frozen=True, slots=True)
-class WholeAnswer:
-    """The best values of the first columns, None where none were found, and a bound that no tolerance makes wrong."""
-
-    values: FloatArray | None
-    bound: float
 
 
 class LinearModel:
@@ -103,15 +100,18 @@ class LinearModel:
         """Change the bounds of a column of the loaded model."""
         self._solver.changeColBounds(column, lower, upper)
 
-    def solve_whole(self, num_columns: int, limits: WholeLimits, guess: FloatArray | None = None) -> WholeAnswer:
+    def solve_whole(
+        self, num_columns: int, limits: WholeLimits, guess: FloatArray | None = None, heard: Heard = lambda answer: None
+    ) -> WholeAnswer:
         """The optimum with the first columns whole numbers, or what is known of it at the limits. For a model that is new.
 
-        `guess` are values of the first columns to begin with; it is worth nothing where they are not allowed.
+        `guess` are values of the first columns to begin with; it is worth nothing where they are not allowed. What `heard`
+        raises ends the search, and is raised here.
         """
         solver = self._solver
         for column in range(num_columns):
             solver.changeColIntegrality(column, highspy.HighsVarType.kInteger)
-        settings: dict[str, bool | int | float | str] = {
+        settings: dict[str, bool | int | float | str] = _NO_SUBPROBLEMS | {
             "presolve": "on", "solver": "choose", "simplex_iteration_limit": 2**31 - 1, "random_seed": limits.seed,
             "time_limit": max(0.001, limits.seconds), "mip_rel_gap": 0.0, "mip_abs_gap": limits.gap,
             "mip_feasibility_tolerance": PRIMAL_TOLERANCE,
@@ -121,7 +121,7 @@ class LinearModel:
                 raise ValueError(f"HiGHS refuses {setting!r} for its option {name}")
         if guess is not None:
             solver.setSolution(num_columns, np.arange(num_columns, dtype=np.int32), guess)
-        solver.run()
+        News(num_columns, limits.gap, self.tolerance(), heard).run(solver)
         info = solver.getInfo()
         found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
         values = np.array(solver.getSolution().col_value[:num_columns]) if found else None

@@ -6,7 +6,7 @@ HiGHS solves it in milliseconds, and in less from where it was once some of its 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,8 @@ from allocator.epoch.problem import EpochProblem
 from allocator.epoch.solution import EpochSolution, fragmentation_value
 from allocator.models.greedy.groups import Groups, forms_of, pairs_of_equals
 from allocator.models.greedy.licence import gpus_decide
-from allocator.models.greedy.linear import FloatArray, LinearModel, WholeLimits
+from allocator.models.greedy.linear import LinearModel, WholeLimits
+from allocator.models.greedy.news import FloatArray, WholeAnswer
 from allocator.models.greedy.spread import least_spread
 from allocator.models.greedy.steps import steps_of
 from allocator.topology.layout import CPUS, GPUS, MEMORY, UNLIMITED, IntArray
@@ -27,6 +28,10 @@ COST_UNIT = 3.6e6
 
 TIME_UNIT = 3600.0
 """GPU-seconds in one unit of a funding row."""
+
+
+Heard = Callable[[FloatArray | None, float], None]
+"""Takes choices, if they are new, and a bound in 1/1000 GPU-second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +90,26 @@ class Relaxation:
         return math.ceil(self._rows.proven_bound() * COST_UNIT) + self._constant - self._broken
 
     def solve_whole(
-        self, seconds: float, gap: float, seed: int, guess: EpochSolution | None = None
+        self,
+        seconds: float,
+        gap: float,
+        seed: int,
+        guess: EpochSolution | None = None,
+        heard: Heard = lambda choices, bound: None,
     ) -> tuple[FloatArray | None, float]:
         """Whole choices instead of fractions: the best that is found, None if nothing is, and a bound on every decision.
 
         `gap` and the bound are in 1/1000 GPU-second, `guess` is a decision to begin with. It is a bound as that of `bound`.
+        `heard` is told the same of all that is found on the way.
         """
-        answer = self._rows.solve_whole(self.num_choices, WholeLimits(seconds, gap / COST_UNIT, seed), self._choices_of(guess))
-        return answer.values, answer.bound * COST_UNIT + self._constant - self._broken
+
+        def told(answer: WholeAnswer) -> tuple[FloatArray | None, float]:
+            return answer.values, answer.bound * COST_UNIT + constant
+
+        constant, limits = self._constant - self._broken, WholeLimits(seconds, gap / COST_UNIT, seed)
+        return told(
+            self._rows.solve_whole(self.num_choices, limits, self._choices_of(guess), lambda answer: heard(*told(answer)))
+        )
 
     @property
     def _broken(self) -> int:

@@ -11,7 +11,7 @@ from allocator.entitlement.alike import number_classes
 from allocator.epoch.problem import EpochProblem
 from allocator.models.greedy.clearing import Clearing
 from allocator.models.greedy.constraints import may_start
-from allocator.models.greedy.linear import FloatArray
+from allocator.models.greedy.news import FloatArray
 from allocator.models.greedy.objective import Curves, gain_of_start
 from allocator.models.greedy.placement import place
 from allocator.models.greedy.repair import keep_back, promote, repair

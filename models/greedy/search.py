@@ -9,7 +9,7 @@ import numpy as np
 
 from allocator.epoch.problem import EpochProblem
 from allocator.epoch.solution import EpochSolution
-from allocator.models.greedy.linear import FloatArray
+from allocator.models.greedy.news import FloatArray
 from allocator.models.greedy.objective import value_of_state
 from allocator.models.greedy.relaxation import Relaxation, Relaxed
 from allocator.models.greedy.rounding import Rounding, places_in_lanes

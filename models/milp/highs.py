@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import highspy
 import numpy as np
+import numpy.typing as npt
 import pulp
 
 INFEASIBLE = (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible)
@@ -22,8 +23,14 @@ BROKEN = (
 """Nothing that HiGHS says afterwards counts. Every other status is an optimum or a limit."""
 
 
-def solve_rows(rows: pulp.LpProblem, options: Mapping[str, float | bool], values: Mapping[pulp.LpVariable, int]) -> None:
-    """Let HiGHS work on rows, from values of some variables if they are given.
+Heard = Callable[[float, npt.NDArray[np.float64] | None], None]
+"""Takes the dual bound, and the columns of a solution that is better than all before, if there is one."""
+
+
+def solve_rows(
+    rows: pulp.LpProblem, options: Mapping[str, float | bool], values: Mapping[pulp.LpVariable, int], heard: Heard | None = None
+) -> None:
+    """Let HiGHS work on rows, from values of some variables if they are given; what it finds on the way is told to `heard`.
 
     Raises
     ------
@@ -33,7 +40,7 @@ def solve_rows(rows: pulp.LpProblem, options: Mapping[str, float | bool], values
     # HiGHS refuses to run with other threads than whoever ran it first in this process: no pool is found, and none left.
     highspy.Highs.resetGlobalScheduler(True)
     try:
-        rows.solve(_Solver(options, values))
+        rows.solve(_Solver(options, values, heard))
     finally:
         highspy.Highs.resetGlobalScheduler(True)
 
@@ -58,9 +65,9 @@ class _QuietHighs(highspy.Highs):
 class _Solver(pulp.HiGHS):  # type: ignore[misc]  # PuLP has no types
     """PuLP's interface to HiGHS, with values to start from, and options that are checked: PuLP passes over refused ones."""
 
-    def __init__(self, options: Mapping[str, float | bool], values: Mapping[pulp.LpVariable, int]) -> None:
+    def __init__(self, options: Mapping[str, float | bool], values: Mapping[pulp.LpVariable, int], heard: Heard | None) -> None:
         super().__init__()
-        self._own_options, self._values = options, values
+        self._own_options, self._values, self._heard = options, values, heard
 
     def createAndConfigureSolver(self, lp: pulp.LpProblem) -> None:  # noqa: N802
         """Called by PuLP before it hands over the rows."""
@@ -68,6 +75,12 @@ class _Solver(pulp.HiGHS):  # type: ignore[misc]  # PuLP has no types
         for name, value in self._own_options.items():
             if lp.solverModel.setOptionValue(name, value) != highspy.HighsStatus.kOk:
                 raise ValueError(f"HiGHS refuses {value!r} for its option {name}")
+        if self._heard is not None:
+            heard = self._heard
+            lp.solverModel.cbMipInterrupt.subscribe(lambda event: heard(event.data_out.mip_dual_bound, None))
+            lp.solverModel.cbMipImprovingSolution.subscribe(
+                lambda event: heard(event.data_out.mip_dual_bound, np.array(event.data_out.mip_solution))
+            )
 
     def callSolver(self, lp: pulp.LpProblem) -> None:  # noqa: N802
         """Called by PuLP once HiGHS has the rows; variables that occur in none of them have no column."""

@@ -13,16 +13,17 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+import numpy.typing as npt
 import pulp
 
 from allocator.epoch.decode import decode_counts
 from allocator.epoch.problem import EpochProblem
 from allocator.epoch.solution import EpochSolution, value_of
 from allocator.models.milp.constraints import Constraints
-from allocator.models.milp.highs import BROKEN, INFEASIBLE, has_solution, solve_rows
+from allocator.models.milp.highs import BROKEN, INFEASIBLE, Heard, has_solution, solve_rows
 from allocator.models.milp.objective import Objective
 from allocator.models.milp.variables import Variables, range_of
-from allocator.models.protocol import EngineResult, Limits, Status
+from allocator.models.protocol import EngineResult, Limits, Report, Status, unheard
 from allocator.models.rounds import solve_in_rounds
 
 NAME = "milp"
@@ -56,20 +57,25 @@ def build(problem: EpochProblem, claims: Sequence[int] = (), displaced: Sequence
     return Model(rows, variables, objective)
 
 
-def solve(problem: EpochProblem, limits: Limits, guess: EpochSolution | None = None) -> EngineResult:
+def solve(problem: EpochProblem, limits: Limits, guess: EpochSolution | None = None, report: Report = unheard) -> EngineResult:
     """Solve to optimality or to the limits, from a guess if there is one; afterthoughts that guess or answer break are stated.
 
     Measured, a good guess halves the time: HiGHS spends much of it looking for a first good answer.
     """
 
     def once(problem: EpochProblem, limits: Limits, claims: Sequence[int], displaced: Sequence[int]) -> EngineResult:
-        return _solve_once(problem, limits, claims, displaced, guess)
+        return _solve_once(problem, limits, claims, displaced, guess, report)
 
-    return solve_in_rounds(once, problem, limits, guess)
+    return solve_in_rounds(once, problem, limits, guess, report)
 
 
 def _solve_once(
-    problem: EpochProblem, limits: Limits, claims: Sequence[int], displaced: Sequence[int], guess: EpochSolution | None
+    problem: EpochProblem,
+    limits: Limits,
+    claims: Sequence[int],
+    displaced: Sequence[int],
+    guess: EpochSolution | None,
+    report: Report,
 ) -> EngineResult:
     started = time.monotonic()
     model = build(problem, claims, displaced)
@@ -77,7 +83,7 @@ def _solve_once(
     if seconds <= 0:
         return EngineResult(NAME, Status.UNKNOWN, None, None, None, note="no time left once the model was built")
     values = model.variables.values_of(guess) if guess is not None else None
-    run(model, seconds, limits.gap, limits.seed, values)
+    run(model, seconds, limits.gap, limits.seed, values, _on_the_way(problem, model, report))
     status = model.rows.solverModel.getModelStatus()
     if status in INFEASIBLE:
         return EngineResult(NAME, Status.INFEASIBLE, None, None, None)
@@ -86,8 +92,42 @@ def _solve_once(
     return _result(problem, model, limits)
 
 
-def run(model: Model, seconds: float, gap: int = 0, seed: int = 0, values: Mapping[pulp.LpVariable, int] | None = None) -> None:
-    """Let HiGHS work on a model, from values of some variables if they are given.
+def _on_the_way(problem: EpochProblem, model: Model, report: Report) -> Heard:
+    """Reports bounds that are tighter than before, and answers once they are exact."""
+    tightest = -math.inf
+
+    def heard(dual: float, columns: npt.NDArray[np.float64] | None) -> None:
+        nonlocal tightest
+        if columns is not None:
+            report(_answer_in(problem, model, columns))
+        elif dual > tightest:
+            tightest = dual
+            report(EngineResult(NAME, Status.UNKNOWN, None, None, _exact_bound(model, dual)))
+
+    return heard
+
+
+def _answer_in(problem: EpochProblem, model: Model, columns: npt.NDArray[np.float64]) -> EngineResult:
+    """The answer that columns of HiGHS stand for, if it keeps all rows."""
+    for variable in model.rows.variables():
+        if hasattr(variable, "index"):
+            variable.varValue = columns[variable.index]
+    _round(model)
+    if not _keeps_all_rows(model):
+        return EngineResult(NAME, Status.UNKNOWN, None, None, None)
+    solution = _read(problem, model.variables)
+    return EngineResult(NAME, Status.FEASIBLE, solution, value_of(problem, solution), None)
+
+
+def run(
+    model: Model,
+    seconds: float,
+    gap: int = 0,
+    seed: int = 0,
+    values: Mapping[pulp.LpVariable, int] | None = None,
+    heard: Heard | None = None,
+) -> None:
+    """Let HiGHS work on a model, from values of some variables if they are given; `heard` is told what it finds on the way.
 
     One thread, so that the same seed gives the same answer.
     """
@@ -97,7 +137,7 @@ def run(model: Model, seconds: float, gap: int = 0, seed: int = 0, values: Mappi
         "time_limit": max(0.001, seconds), "threads": 1, "random_seed": seed, "mip_allow_restart": False, "mip_rel_gap": 0.0,
         "mip_abs_gap": float(enough / model.objective.unit), "mip_feasibility_tolerance": PRIMAL_TOLERANCE,
     }  # fmt: skip
-    solve_rows(model.rows, options, values or {})
+    solve_rows(model.rows, options, values or {}, heard)
 
 
 def tolerance(model: Model) -> Fraction:
@@ -117,7 +157,11 @@ def tolerance(model: Model) -> Fraction:
 def _bound(model: Model) -> int | None:
     """A bound on the value relative to keep. Values are integers, so it may be rounded up."""
     info = model.rows.solverModel.getInfo()
-    dual = info.mip_dual_bound if model.rows.isMIP() else info.objective_function_value
+    return _exact_bound(model, info.mip_dual_bound if model.rows.isMIP() else info.objective_function_value)
+
+
+def _exact_bound(model: Model, dual: float) -> int | None:
+    """The dual bound of HiGHS, less what its tolerances could add up to."""
     if not math.isfinite(dual):
         return None
     return math.ceil(Fraction(dual) * model.objective.unit + model.objective.constant - tolerance(model))

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import os
+import pickle
+import struct
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import IO
 
 from allocator.epoch import EpochProblem, EpochSolution
 from allocator.epoch.solution import value_of
 from allocator.models import registry
-from allocator.models.protocol import Engine, EngineResult, Limits, Status
+from allocator.models.protocol import Engine, EngineResult, Limits, Report, Status, unheard
 
 FOREVER = 3600.0
 """Seconds that a hanging engine takes: no test waits for its end."""
 
-Fault = Callable[[str, EpochProblem, Limits, EpochSolution | None], EngineResult]
+TALKATIVE = (
+    "hangs_after_the_best", "exits_after_the_best", "raises_after_the_best", "dies_in_the_middle", "turns_to_nonsense",
+    "hangs_after_a_bound", "boasts_and_hangs", "names_no_bound",
+)  # fmt: skip
+"""Faults that report something first: they take the report too."""
 
 
 def hangs(name: str, problem: EpochProblem, limits: Limits, guess: EpochSolution | None) -> EngineResult:
@@ -100,6 +107,84 @@ def babbles(name: str, problem: EpochProblem, limits: Limits, guess: EpochSoluti
     return _REAL(name)(problem, limits, guess)
 
 
+def hangs_after_the_best(
+    name: str, problem: EpochProblem, limits: Limits, guess: EpochSolution | None, report: Report
+) -> EngineResult:
+    """Reports the optimum and its proof, and then never ends."""
+    best = _REAL(name)(problem, limits, guess)
+    report(replace(best, bound=None))
+    report(EngineResult(name, Status.UNKNOWN, None, None, best.bound))
+    return hangs(name, problem, limits, guess)
+
+
+def exits_after_the_best(
+    name: str, problem: EpochProblem, limits: Limits, guess: EpochSolution | None, report: Report
+) -> EngineResult:
+    """Reports the optimum, and then ends without a word."""
+    report(_REAL(name)(problem, limits, guess))
+    return exits(name, problem, limits, guess)
+
+
+def raises_after_the_best(
+    name: str, problem: EpochProblem, limits: Limits, guess: EpochSolution | None, report: Report
+) -> EngineResult:
+    """Reports the optimum, and then fails in Python."""
+    report(_REAL(name)(problem, limits, guess))
+    return raises(name, problem, limits, guess)
+
+
+def dies_in_the_middle(
+    name: str, problem: EpochProblem, limits: Limits, guess: EpochSolution | None, report: Report
+) -> EngineResult:
+    """Reports the optimum, and then half a message."""
+    report(_REAL(name)(problem, limits, guess))
+    _stream_of(report).write(struct.pack("<Q", 1000) + b"half")
+    _stream_of(report).flush()
+    return exits(name, problem, limits, guess)
+
+
+def turns_to_nonsense(
+    name: str, problem: EpochProblem, limits: Limits, guess: EpochSolution | None, report: Report
+) -> EngineResult:
+    """Reports the optimum, and then something that is no result."""
+    report(_REAL(name)(problem, limits, guess))
+    message = pickle.dumps((False, "much better"))
+    _stream_of(report).write(struct.pack("<Q", len(message)) + message)
+    _stream_of(report).flush()
+    return hangs(name, problem, limits, guess)
+
+
+def hangs_after_a_bound(
+    name: str, problem: EpochProblem, limits: Limits, guess: EpochSolution | None, report: Report
+) -> EngineResult:
+    """Reports a bound, and then never ends."""
+    bound = _REAL(name)(problem, limits, guess).bound
+    report(EngineResult(name, Status.UNKNOWN, None, None, None if bound is None else bound - 1))
+    return hangs(name, problem, limits, guess)
+
+
+def boasts_and_hangs(
+    name: str, problem: EpochProblem, limits: Limits, guess: EpochSolution | None, report: Report
+) -> EngineResult:
+    """Reports more than its answer is worth, and then never ends."""
+    report(EngineResult(name, Status.OPTIMAL, EpochSolution(), -(10**12), -(10**12)))
+    return hangs(name, problem, limits, guess)
+
+
+def names_no_bound(
+    name: str, problem: EpochProblem, limits: Limits, guess: EpochSolution | None, report: Report
+) -> EngineResult:
+    """Reports a bound that is no integer, and has no other."""
+    report(EngineResult(name, Status.UNKNOWN, None, None, float("nan")))  # type: ignore[arg-type]
+    return nothing(name, Status.UNKNOWN)
+
+
+def _stream_of(report: Report) -> IO[bytes]:
+    """Where reports go."""
+    stream: IO[bytes] = report.__self__._answers  # type: ignore[attr-defined]
+    return stream
+
+
 def nothing(name: str, status: Status) -> EngineResult:
     return EngineResult(name, status, None, None, None)
 
@@ -114,11 +199,13 @@ _REAL = registry.exact_engine
 
 def install(fault: str, *names: str) -> None:
     """Put a broken engine in place of the named ones. To be called before the worker is imported."""
-    broken: Fault = globals()[fault]
+    broken: Callable[..., EngineResult] = globals()[fault]
 
     def exact_engine(name: str) -> Engine:
         if name not in names:
             return _REAL(name)
-        return lambda problem, limits, guess=None: broken(name, problem, limits, guess)
+        return lambda problem, limits, guess=None, report=unheard: broken(
+            name, problem, limits, guess, *([report] if fault in TALKATIVE else [])
+        )
 
     registry.exact_engine = exact_engine

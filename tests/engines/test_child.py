@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
+import time
+from dataclasses import replace
 
 import pytest
 
+from allocator.epoch import EpochSolution
 from allocator.models import worker
-from allocator.models.protocol import Limits, Status
+from allocator.models.protocol import EngineResult, Limits, Status, added, completed, unheard
 
 BUSY_CHILD = """
 import sys, time
@@ -22,9 +26,10 @@ worker.main()
 
 PARENT = f"""
 import os, pickle, subprocess, sys
+from allocator.models.protocol import Limits
 from allocator.models.worker import write_message
 child = subprocess.Popen([sys.executable, "-c", {BUSY_CHILD!r}], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
-write_message(child.stdin, pickle.dumps(("cp-sat", None, None, None)))
+write_message(child.stdin, pickle.dumps(("cp-sat", None, Limits(1.0), None, 0.0)))
 assert child.stderr.readline() == b"busy\\n"
 os._exit(0)  # as if it were killed: closes nothing, tells nobody
 """
@@ -43,6 +48,32 @@ def test_an_objective_that_is_too_large_is_noted_without_a_traceback(
         raise OverflowError("lower the weights")
 
     monkeypatch.setattr(worker, "exact_engine", lambda _: beyond)
-    result = worker._answer("cp-sat", None, Limits(1.0), None)  # type: ignore[arg-type]
+    result = worker._answer("cp-sat", None, Limits(1.0), None, unheard)  # type: ignore[arg-type]
     assert (result.status, result.note) == (Status.UNKNOWN, "OverflowError: lower the weights")
     assert capsys.readouterr().err == ""
+
+
+def test_the_way_to_the_child_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "monotonic", lambda: 100.0)
+    assert worker._left(Limits(5.0, gap=3), sent=98.0) == Limits(3.0, gap=3)
+    assert worker._left(Limits(5.0), sent=90.0).seconds == 0.0
+    assert worker._left(Limits(5.0), sent=200.0).seconds == 5.0, "a clock that is ahead gives no more time"
+
+
+def test_what_is_cut_off_is_no_message() -> None:
+    whole = io.BytesIO()
+    worker.write_message(whole, b"news")
+    data = whole.getvalue()
+    assert worker.read_message(io.BytesIO(data)) == b"news"
+    assert all(worker.read_message(io.BytesIO(data[:size])) is None for size in range(len(data)))
+
+
+def test_the_better_answer_and_the_tightest_bound_are_known() -> None:
+    first = EngineResult("cp-sat", Status.FEASIBLE, EpochSolution(), -5, -9)
+    assert added(None, first) == first
+    assert added(first, replace(first, value=-4, bound=-8)) == replace(first, bound=-8)
+    assert added(first, replace(first, value=-6, bound=None)) == replace(first, value=-6)
+    nothing = EngineResult("cp-sat", Status.UNKNOWN, None, None, None, note="killed")
+    assert completed(nothing, first) == replace(first, note="killed")
+    assert completed(replace(first, bound=-7), first).bound == -7
+    assert completed(nothing, None) == nothing

@@ -31,6 +31,9 @@ engine_module = sys.modules["allocator.engine.allocate"]
 SHORT = 1.0
 """Seconds for a call in which an engine hangs."""
 
+TALKING = 5.0
+"""Seconds for a call in which an engine hangs once it has told something: a cold child has to start and solve within them."""
+
 Break = Callable[..., None]
 
 
@@ -116,6 +119,56 @@ def test_greedy_answers_for_a_broken_engine(engine: str, fault: str, broken: Bre
     assert all(any(note.startswith(f"{name}: ") for note in decision.solver.notes) for name in named(engine))
     assert decision.timing["total_seconds"] < FOREVER
     assert verify(contest(), decision).ok
+
+
+LAST_WORDS = {
+    "hangs_after_the_best": "killed at the deadline; what it had told by then counts",
+    "exits_after_the_best": "the solver process ended with status 7; what it had told by then counts",
+    "raises_after_the_best": "OverflowError: beyond 2^52",
+    "dies_in_the_middle": "the solver process ended with status 7; what it had told by then counts",
+    "turns_to_nonsense": "its answer cannot be read (TypeError: it is a str); what it had told by then counts",
+}
+"""What the decision says of engines that go wrong once they have told the best answer and its proof."""
+
+
+@pytest.mark.parametrize("engine", EXACT_ENGINES)
+@pytest.mark.parametrize("fault", LAST_WORDS)
+def test_what_an_engine_has_told_outlives_it(engine: str, fault: str, broken: Break) -> None:
+    expected = healthy()
+    broken(fault)
+    decision = allocate(contest(), engine=engine, time_limit=TALKING if fault.startswith("hangs") else LIMIT)
+    assert rows(decision) == rows(expected)
+    assert (decision.solver.rung, decision.solver.status) == ("exact", "optimal")
+    assert (decision.solver.objective, decision.solver.bound) == (expected.solver.objective, expected.solver.bound)
+    assert decision.solver.notes == (f"{engine}: {LAST_WORDS[fault]}",)
+    assert verify(contest(), decision).ok
+
+
+@pytest.mark.parametrize("engine", EXACT_ENGINES)
+def test_a_bound_outlives_its_engine(engine: str, broken: Break) -> None:
+    best = healthy().solver
+    assert best.bound is not None
+    broken("hangs_after_a_bound")
+    decision = allocate(contest(), engine=engine, time_limit=TALKING)
+    assert decision.solver.bound == best.bound - 1
+    assert rows(decision) == rows(allocate(contest(), engine="greedy"))
+    assert (decision.solver.rung, decision.solver.status) == ("greedy", "feasible")
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("boasts_and_hangs", "its solution is worth 0, not -1000000000000"),
+        ("names_no_bound", "its bound is a float"),
+    ],
+)
+def test_what_is_told_on_the_way_is_checked(fault: str, said: str, broken: Break) -> None:
+    expected = allocate(contest(), engine="greedy")
+    broken(fault)
+    decision = allocate(contest(), engine=EXACT_ENGINES[0], time_limit=TALKING if "hangs" in fault else LIMIT)
+    assert rows(decision) == rows(expected)
+    assert (decision.solver.bound, decision.solver.status) == (expected.solver.bound, "feasible")
+    assert said in decision.solver.notes[0]
 
 
 def named(engine: str) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from allocator.epoch import compile_epoch, value_of
 from allocator.generate import generate_snapshot
 from allocator.models.cpsat import solver as reference
 from allocator.models.greedy import bound, solver
-from allocator.models.protocol import Limits, Status
+from allocator.models.protocol import EngineResult, Limits, Status
 from tests.engines.mixes import mixed_snapshot
 from tests.engines.seeds import LIMIT, chunks
 from tests.engines.tiny import tiny_snapshot
@@ -27,11 +27,15 @@ def bounded(snapshot: Snapshot) -> bool:
     """Check the bound against the reference model; whether the step chose as well as that."""
     problem = compile_epoch(entitle(snapshot))
     guess = solver.solve(problem, Limits(0.0)).solution
-    result, best = bound.solve(problem, Limits(LIMIT), guess), reference.solve(problem, Limits(LIMIT))
+    told: list[EngineResult] = []
+    result = bound.solve(problem, Limits(LIMIT), guess, told.append)
+    best = reference.solve(problem, Limits(LIMIT), guess, told.append)
     assert best.status is Status.OPTIMAL
     assert best.value is not None
     assert result.bound is not None
     assert result.bound <= best.value
+    assert all(news.bound is None or news.bound <= best.value for news in told)
+    assert all(news.solution is None or news.value == value_of(problem, news.solution) for news in told)
     if result.solution is not None:
         assert result.value == value_of(problem, result.solution)
     return result.value == best.value
