@@ -121,7 +121,7 @@ class LinearModel:
                 raise ValueError(f"HiGHS refuses {setting!r} for its option {name}")
         if guess is not None:
             solver.setSolution(num_columns, np.arange(num_columns, dtype=np.int32), guess)
-        News(num_columns, limits.gap, self.tolerance(), heard).run(solver)
+        News(num_columns, limits.gap, self.tolerance(), limits.seconds, heard).run(solver)
         info = solver.getInfo()
         found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
         values = np.array(solver.getSolution().col_value[:num_columns]) if found else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -41,12 +42,15 @@ class News:
         The first columns are told of.
     gap, tolerance
         At which distance the search ends, and how far above the truth a bound may lie; in units of the objective.
+    seconds
+        When to end: HiGHS looks at its own clock more rarely than it calls.
     heard
         Told each answer that is better, with the bound at that time, and each bound that is a good deal tighter.
     """
 
-    def __init__(self, num_columns: int, gap: float, tolerance: float, heard: Heard) -> None:
+    def __init__(self, num_columns: int, gap: float, tolerance: float, seconds: float, heard: Heard) -> None:
         self._num_columns, self._step, self._tolerance, self._heard = num_columns, gap * TIGHTER, tolerance, heard
+        self._deadline = time.monotonic() + seconds
         self._tightest = -np.inf
         self._error: Exception | None = None
 
@@ -64,6 +68,7 @@ class News:
         """Called by HiGHS some fifty times in a second, and with every answer."""
         try:
             self._tell(kind == int(IMPROVING), found)
+            orders.user_interrupt = time.monotonic() > self._deadline
         except Exception as error:
             self._error = error
             orders.user_interrupt = True
