@@ -59,10 +59,21 @@ class Executor:
         self._launcher, self._patience, self._sleep, self._clock = launcher, patience, sleep, clock
 
     def hold(self, jobs: Sequence[str]) -> None:
-        """Keep jobs from starting by themselves; harmless to do again, and done before anything is decided."""
-        if jobs:
-            logger.warning("held, since they would start by themselves: %s", ", ".join(jobs))
-            self._launcher.retract(jobs)
+        """Keep jobs from starting by themselves, before anything is decided; again, until it shows.
+
+        One that cannot be held is told of, and no reason to keep the others waiting. It still has the nodes that it asks for.
+        """
+        if not jobs:
+            return
+        logger.warning("held, since they would start by themselves: %s", ", ".join(jobs))
+        loose = list(jobs)
+        for _ in range(_ATTEMPTS):
+            self._launcher.hold(loose)
+            loose = _loose(self._launcher.view(), loose)
+            if not loose:
+                return
+            self._sleep(self._patience.poll)
+        logger.error("cannot be held, and may start by themselves: %s; hold or cancel them by hand", ", ".join(loose))
 
     def tend(self, orders: Orders) -> None:
         """Drain nodes and take them back; harmless to do again, and needs no record."""
@@ -116,21 +127,23 @@ class Executor:
         LauncherError
             Where something cannot be taken back. The undertaking stays open then.
         """
-        for attempt in range(_ATTEMPTS):
+        for _ in range(_ATTEMPTS):
             view = self._launcher.view()
             effects = effects_of(view, work)
-            # a stale list of nodes at a job that is held does no harm; that it cannot be cleared is no reason to stop
-            loose = {job for job in effects.armed if attempt == 0 or not view.jobs[job].held}
+            loose = _loose(view, sorted(effects.armed))
             if not loose and not effects.misplaced:
+                if effects.armed:
+                    # a stale list of nodes at a job that is held does no harm: whether it has been cleared does not matter
+                    self._launcher.unplace(sorted(effects.armed))
                 return view, effects
             if effects.misplaced:
                 logger.error("not where they were to be, stopped: %s", ", ".join(sorted(effects.misplaced)))
                 self._launcher.stop(sorted(effects.misplaced))
                 self._wait_for_end(effects.misplaced)
-            if effects.armed:
-                self._launcher.retract(sorted(effects.armed))
+            if loose:
+                self._launcher.hold(loose)
             self._sleep(self._patience.poll)
-        raise LauncherError(f"cannot be taken back: {', '.join(sorted(effects.armed | effects.misplaced))}")
+        raise LauncherError(f"cannot be taken back: {', '.join(sorted({*loose, *effects.misplaced}))}")
 
     def _wait_for_end(self, jobs: Collection[str]) -> None:
         self._until(lambda view: not _holding(view, jobs), self._patience.stop)
@@ -146,10 +159,15 @@ def _holding(view: View, jobs: Iterable[str]) -> list[str]:
     return [job for job in jobs if job in view.jobs and view.jobs[job].state in (JobState.RUNNING, JobState.LEAVING)]
 
 
+def _loose(view: View, jobs: Iterable[str]) -> list[str]:
+    """Those of the jobs that wait and are not held."""
+    facts = [view.jobs[job] for job in jobs if job in view.jobs]
+    return [fact.id for fact in facts if fact.state is JobState.WAITING and not fact.held]
+
+
 def _waiting(view: View, jobs: Iterable[str]) -> list[str]:
     """Those of the jobs that still wait, and could start: what is on hold again or blocked will not."""
-    facts = [view.jobs[job] for job in jobs if job in view.jobs]
-    return [fact.id for fact in facts if fact.state is JobState.WAITING and not fact.held and not fact.blocked]
+    return [job for job in _loose(view, jobs) if not view.jobs[job].blocked]
 
 
 def _is_free(view: View, order: StartOrder) -> bool:

@@ -50,8 +50,12 @@ class Launcher(Protocol):
         """Let jobs start that were told where."""
         ...
 
-    def retract(self, jobs: Sequence[str]) -> None:
-        """Hold jobs that have not started, and forget where they were to start: nothing stays armed."""
+    def hold(self, jobs: Sequence[str]) -> None:
+        """Keep jobs that have not started from doing so."""
+        ...
+
+    def unplace(self, jobs: Sequence[str]) -> None:
+        """Forget where held jobs were to start. Only of jobs that are seen to be held: any other could start anywhere then."""
         ...
 
     def drain(self, nodes: Sequence[str], reason: str) -> None:

@@ -48,6 +48,17 @@ class Unreliable:
 
 
 @dataclass(slots=True)
+class ForgetsOne(Unreliable):
+    """Forgets one order, counted from 0, and no other."""
+
+    which: int = 0
+
+    def forgot(self) -> bool:
+        self.which -= 1
+        return self.which == -1
+
+
+@dataclass(slots=True)
 class Started:
     """One start that has really happened."""
 
@@ -143,7 +154,7 @@ class FakeScheduler:
         self._schedule()
         return shown
 
-    def _hold(self, jobs: Sequence[str]) -> None:
+    def hold(self, jobs: Sequence[str]) -> None:
         for job in self._followed(jobs):
             if job.state is JobState.WAITING:
                 self.jobs[job.id] = replace(job, held=True)
@@ -165,9 +176,9 @@ class FakeScheduler:
             if job.state is JobState.WAITING:
                 self.jobs[job.id] = replace(job, held=False)
 
-    def retract(self, jobs: Sequence[str]) -> None:
-        self._hold(jobs)
+    def unplace(self, jobs: Sequence[str]) -> None:
         for job in self._followed(jobs):
+            assert job.held, f"{job.id} is not held, and could start anywhere without its list"
             if job.state is JobState.WAITING:
                 self.jobs[job.id] = replace(job, wanted_nodes=())
 

@@ -155,7 +155,8 @@ def test_without_json_the_text_is_read(tmp_path: Path) -> None:
 def test_orders_are_lines_of_scontrol(told: Path) -> None:
     launcher = SlurmLauncher(Commands())
     launcher.stop(["1", "3_2"])
-    launcher.retract(["2"])
+    launcher.hold(["2"])
+    launcher.unplace(["2"])
     launcher.release([])
     launcher.release(["2"])
     launcher.drain(["n1", "n2"], "allocator: firmware")

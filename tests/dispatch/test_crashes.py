@@ -7,12 +7,13 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from allocator.dispatch.launcher import LauncherError
 from tests.conftest import FUZZ, also_long
-from tests.dispatch.fake import KilledError, Ticker, Unreliable
+from tests.dispatch.fake import ForgetsOne, KilledError, Ticker, Unreliable
 from tests.dispatch.site import PROMISE, Site
 
 JOBS = ("a1", "a2", "a3", "a4", "b1", "b2", "b3")
@@ -74,7 +75,23 @@ def test_killed_while_it_recovers_and_again(tmp_path: Path) -> None:
             site.check(JOBS)
 
 
+@pytest.mark.parametrize("forgotten", range(6))
+def test_an_order_that_is_forgotten_before_the_dispatcher_is_killed(tmp_path: Path, forgotten: int) -> None:
+    for step in (12, 16, 20, 24, None):
+        folder = tmp_path / str(step)
+        folder.mkdir()
+        site = contested(folder)
+        site.scheduler.unreliable = ForgetsOne(which=forgotten)
+        one_epoch(site, step)
+        site.scheduler.now += 200
+        site.scheduler.fail_node("n3")
+        site.epochs(3)
+        site.check(JOBS)
+
+
 @also_long
+@example(seed=228, forgets=0.3, refuses=0.0, kills=[13])
+@example(seed=17354, forgets=0.1, refuses=0.0, kills=[24])
 @settings(max_examples=300 if FUZZ else 12)
 @given(
     seed=st.integers(0, 2**32 - 1),
@@ -95,10 +112,4 @@ def test_whatever_fails_it_converges(seed: int, forgets: float, refuses: float, 
                 site.scheduler.fail_node(rng.choice(("n3", "n4")))
         site.scheduler.unreliable = Unreliable()
         site.epochs(4)
-        check_with_dead_nodes(site)
-
-
-def check_with_dead_nodes(site: Site) -> None:
-    """The same, but that a job which a dead node took down may have begun again by itself where it was."""
-    site.scheduler.starts = [start for start in site.scheduler.starts if start.ordered]
-    site.check(JOBS)
+        site.check(JOBS)

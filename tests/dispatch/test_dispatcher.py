@@ -15,6 +15,7 @@ from allocator.dispatch.facts import JobState, NodeCondition
 from allocator.dispatch.journal import Journal
 from allocator.dispatch.launcher import LauncherError
 from allocator.dispatch.settle import FIRST_RETRY
+from tests.dispatch.fake import ForgetsOne
 from tests.dispatch.site import CONFIG, PROMISE, Site
 
 
@@ -107,6 +108,50 @@ def test_what_lies_elsewhere_is_stopped(site: Site, monkeypatch: pytest.MonkeyPa
     assert site.memory().jobs["a1"].held is None
 
 
+def test_what_was_released_is_held_again_before_its_nodes_are_forgotten(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.scheduler.submit("a1", "a")
+    scheduler = site.scheduler
+    release, hold = scheduler.release, scheduler.hold
+    told: list[tuple[str, ...]] = []
+
+    def too_large(jobs: list[str]) -> None:
+        release(jobs)
+        scheduler.jobs["a1"] = replace(scheduler.jobs["a1"], num_nodes=9)  # it never fits now
+
+    def forgotten_once(jobs: list[str]) -> None:
+        told.append(scheduler.jobs["a1"].wanted_nodes)
+        if len(told) > 1:
+            hold(jobs)
+
+    monkeypatch.setattr(scheduler, "release", too_large)
+    monkeypatch.setattr(scheduler, "hold", forgotten_once)
+    site.epochs(1)
+    assert len(told) == 2
+    assert all(told), "it has its nodes for as long as it is not held: it could start anywhere without them"
+    assert scheduler.jobs["a1"].held
+    assert not scheduler.jobs["a1"].wanted_nodes
+    assert not scheduler.starts
+
+
+def test_what_would_start_by_itself_is_held_until_it_shows(site: Site) -> None:
+    site.scheduler.submit("a1", "a", num_nodes=9, held=False)
+    site.scheduler.unreliable = ForgetsOne()
+    site.epochs(1)
+    assert site.scheduler.jobs["a1"].held
+
+
+def test_what_cannot_be_held_keeps_nobody_waiting(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.scheduler.submit("a1", "a", num_nodes=9, held=False, wanted_nodes=("n1",))
+    site.scheduler.submit("b1", "b")
+    monkeypatch.setattr(site.scheduler, "hold", lambda _: None)
+    site.epochs(1)
+    assert "cannot be held, and may start by themselves: a1" in caplog.text
+    assert site.scheduler.jobs["a1"].wanted_nodes == ("n1",)
+    assert site.scheduler.jobs["b1"].state is JobState.RUNNING
+
+
 def test_what_cannot_be_taken_back_stays_open(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     site.scheduler.submit("a1", "a")
     scheduler = site.scheduler
@@ -116,7 +161,7 @@ def test_what_cannot_be_taken_back_stays_open(site: Site, monkeypatch: pytest.Mo
             "release",
             lambda jobs: [scheduler.jobs.update({j: replace(scheduler.jobs[j], held=False, num_nodes=9)}) for j in jobs],
         )
-        patch.setattr(scheduler, "retract", lambda _: None)
+        patch.setattr(scheduler, "hold", lambda _: None)
         with pytest.raises(LauncherError, match="cannot be taken back: a1"):
             site.dispatcher().epoch()
     scheduler.jobs["a1"] = replace(scheduler.jobs["a1"], num_nodes=1)

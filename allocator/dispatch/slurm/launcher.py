@@ -75,9 +75,12 @@ class SlurmLauncher:
         """Release held jobs."""
         self._commands.feed([f"release {job}" for job in jobs])
 
-    def retract(self, jobs: Sequence[str]) -> None:
-        """Hold first, then clear the nodes: a held job never starts, a released one without a list starts anywhere."""
+    def hold(self, jobs: Sequence[str]) -> None:
+        """Hold jobs: a held job never starts."""
         self._commands.feed([f"hold {job}" for job in jobs])
+
+    def unplace(self, jobs: Sequence[str]) -> None:
+        """Clear the nodes."""
         self._commands.feed([f"update JobId={job} ReqNodeList=" for job in jobs])
 
     def drain(self, names: Sequence[str], reason: str) -> None:
