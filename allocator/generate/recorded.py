@@ -28,7 +28,7 @@ from allocator.wire.traces import canonical_trace
 
 _SAID = {
     "going": "{} runs were going at the start: their jobs wait there, and what is left of their work is played",
-    "estimated_ends": "{} of {runs} runs have no usage record of their own: they are taken to end in the first epoch without them",
+    "estimated_ends": "{} of {runs} runs have no usage record of their own: they end in the first epoch without them",
     "requeued": "{} runs came back into the queue without a decision: what was lost is estimated by their checkpoints",
     "unended": "{} jobs had not ended: the rest of their work is estimated",
     "rejected": "{} workloads left out: they asked for what does not exist",
@@ -147,7 +147,7 @@ def _refuse_other_pair(epoch: RecordedEpoch, snapshot: Snapshot, decision: Decis
     for path, now in ((epoch.snapshot, snapshot.now), (epoch.decision, decision.now)):
         if now != epoch.now:
             raise refuse(str(path), f"its name says {_at(epoch.now)}, it is of {_at(now)}", remedy)
-    named = {row.workload for row in (*decision.starts, *decision.preemptions)}
+    named = {row.workload for row in decision.starts} | {row.workload for row in decision.preemptions}
     if unknown := sorted(named - {work.id for work in snapshot.workloads}):
         raise refuse(str(epoch.decision), f"{unknown[0]} is not in {epoch.snapshot.name}", remedy)
 

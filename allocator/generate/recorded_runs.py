@@ -28,8 +28,8 @@ class SeenJob:
     """A workload as epochs showed it.
 
     `lost` gives, by the instant of each decision that stops it, what that throws away, in seconds of the gang; `stopped` the
-    instants of those that it is known to have followed. `ordered` is the last decision that starts it. `gone` is the first epoch
-    without it, None while it is there.
+    instants of those that it is known to have followed. `ordered` is the last decision that starts it. `gone` is the first
+    epoch without it, None while it is there.
     """
 
     first: Workload
