@@ -79,7 +79,7 @@ def _lost(job: SeenJob, spell: Spell, worked: int, *, again: bool, count: Counte
     the queue by itself, what lies after its last checkpoint."""
     stops = [at for at in job.stopped & job.lost.keys() if spell.begin < at <= spell.end]
     if stops:
-        return job.lost[max(stops)]
+        return min(worked, job.lost[max(stops)])  # a decision counts from the last checkpoint, the restart included
     if not again:
         return 0
     count["requeued"] += 1
