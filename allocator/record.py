@@ -2,7 +2,7 @@
 
 An epoch is a pair of files, `<instant>-<digest>.snapshot.json.gz` and `.decision.json.gz`: the instant of the decision in
 UTC, so that names sort by time, and the first digits of the snapshot's digest. `solve`, `explain`, `verify` and `apply` read
-them as they are. The oldest pairs give way when there are too many or they take too much room.
+them as they are, `replay` the whole folder. The oldest pairs give way when there are too many or they take too much room.
 
     recorder = Recorder(Path("epochs"))
     recorder.record(snapshot, decision)
@@ -123,6 +123,20 @@ def recorded(folder: Path) -> Iterator[RecordedEpoch]:
         if partner in present:
             instant = datetime.strptime(found[1], _INSTANT).replace(tzinfo=UTC)
             yield RecordedEpoch(int(instant.timestamp()), folder / name, folder / partner)
+
+
+def is_record(place: Path) -> bool:
+    """Whether a place is a folder, or named like a file that the recorder has written."""
+    return place.is_dir() or _NAME.fullmatch(place.name) is not None
+
+
+def recorded_from(place: Path) -> list[RecordedEpoch]:
+    """The epochs of a folder, or those from one of its files on."""
+    if place.is_dir():
+        return list(recorded(place))
+    found = _NAME.fullmatch(place.name)
+    stem = place.name if found is None else f"{found[1]}-{found[2]}."
+    return [epoch for epoch in recorded(place.parent) if epoch.snapshot.name >= stem]
 
 
 def _digits_of(digest: str) -> str:

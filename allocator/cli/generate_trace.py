@@ -1,4 +1,4 @@
-"""`allocator generate trace`: what a replay plays, from a seed, from a scenario, or from a job log."""
+"""`allocator generate trace`: what a replay plays, from a seed, from a scenario, from a job log, or from recorded epochs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from allocator.cli.status import tell
 def trace(
     *,
     from_log: Annotated[
-        Path | None, typer.Option("--from", help="Job log: CSV, SWF or `sacct -P`, plain, gzip or zip of one file.")
+        Path | None,
+        typer.Option(
+            "--from", help="Job log: CSV, SWF or `sacct -P`, plain, gzip or zip of one file; or a folder of --record."
+        ),
     ] = None,
     form: Annotated[
         str | None, typer.Option("--format", help="With --from: name of the form; absent: found by its columns.")

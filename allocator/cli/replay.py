@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,14 +14,23 @@ from allocator.cli.documents import AsJson, check_folder, check_writable, write_
 from allocator.cli.status import tell
 
 if TYPE_CHECKING:
+    from allocator.domain.trace import Trace
     from allocator.replay.simulator import Simulator
+
+Show = Callable[[int, int], None]
+"""Shows how much of how much is done."""
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command()
 def replay(
-    trace: Annotated[Path, typer.Argument(metavar="TRACE", help="Trace, JSON or JSON.gz.")],
+    trace: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TRACE", help="Trace, JSON or JSON.gz; or a folder of --record, or one of its snapshots to begin at."
+        ),
+    ],
     *,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for the tables, the summary and the timing.")],
     policy: Annotated[str, typer.Option(help="Policy by name; a wrong one lists all.")] = "budgets_greedy",
@@ -36,7 +45,7 @@ def replay(
     every: Annotated[str, typer.Option(help="With --checkpoint: how much of the trace lies between two of them.")] = "1d",
     as_json: AsJson = False,
 ) -> None:
-    """Play a trace against a policy, and measure.
+    """Play a trace, or what was recorded in production, against a policy, and measure.
 
     Writes jobs, runs, hours, epochs, allocations, reservations, placements, nodes and closures as Parquet and CSV, and
     summary.json, to a folder; prints the summary.
@@ -44,7 +53,6 @@ def replay(
     from allocator.generate.instant import parse_span
     from allocator.replay import ReplayOptions, import_pandas, make_policy
     from allocator.replay.errors import MissingExtraError, ReplayError
-    from allocator.wire import load_trace
 
     try:
         import_pandas()
@@ -55,28 +63,44 @@ def replay(
     if out.exists() and not out.is_dir():
         raise typer.BadParameter(f"{out} is no folder", param_hint="--out")
     check_writable(checkpoint, "--checkpoint")
-    if not trace.is_file():
-        raise typer.BadParameter(f"{trace} is no file", param_hint="TRACE")
+    if not trace.exists():
+        raise typer.BadParameter(f"{trace} is no file and no folder", param_hint="TRACE")
     span = None if until is None else parse_span(until)
     if span == 0:
         raise typer.BadParameter("nothing happens in no time: give a span such as 12h", param_hint="--until")
-    played = load_trace(trace)
-    options = ReplayOptions(tick=tick, drift=drift, until=None if span is None else played.start + span)
     try:
         made = make_policy(policy, drift=drift, engine=engine, time_limit=time_limit, gap=gap, seed=seed)
     except ReplayError as error:
         raise typer.BadParameter(str(error), param_hint="--policy") from error
+    played = _read(trace)
+    options = ReplayOptions(tick=tick, drift=drift, until=None if span is None else played.start + span)
     from allocator.replay import Simulator, summary_lines, write_results
 
     check_folder(out, "--out")
     simulator = _begin(checkpoint, lambda: Simulator(played, made, options), (played, made, options))
-    with _progress(simulator) as advance:
-        simulator.run(_on_tick(advance, checkpoint, parse_span(every)))
+    with bar(made.name) as show:
+        simulator.run(_on_tick(_progress(show, simulator), checkpoint, parse_span(every)))
     summary = write_results(simulator, out)
     if as_json:
         write_json(summary)
     else:
         write_lines(summary_lines(summary))
+
+
+def _read(place: Path) -> Trace:
+    """The trace of a file, or of recorded epochs; then with a word on each thing that is estimated."""
+    from allocator.record import is_record
+    from allocator.wire import load_trace
+
+    if not is_record(place):
+        return load_trace(place)
+    from allocator.generate.recorded import trace_from_record
+
+    with bar("reading") as show:
+        found = trace_from_record(place, show)
+    for note in found.notes:
+        tell("note", note)
+    return found
 
 
 def _begin(checkpoint: Path | None, anew: Callable[[], Simulator], what: tuple[object, ...]) -> Simulator:
@@ -111,21 +135,22 @@ def _on_tick(advance: Callable[[Simulator], None], checkpoint: Path | None, ever
     return on_tick
 
 
-def _progress(simulator: Simulator) -> AbstractContextManager[Callable[[Simulator], None]]:
+def _progress(show: Show, simulator: Simulator) -> Callable[[Simulator], None]:
+    """Shows how far the clock of the trace has come."""
+    start = simulator.trace.start
+    return lambda now: show(now.now - start, simulator.end - start)
+
+
+@contextmanager
+def bar(name: str) -> Iterator[Show]:
     """A bar with an estimate on standard error, where that is a terminal."""
     if not sys.stderr.isatty():
-        return nullcontext(lambda _: None)
-    from contextlib import contextmanager
-
+        yield lambda done, total: None
+        return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-    @contextmanager
-    def shown() -> Iterator[Callable[[Simulator], None]]:
-        columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-            start = simulator.trace.start
-            task = bar.add_task(simulator.policy.name, total=simulator.end - start, completed=simulator.now - start)
-            yield lambda now: bar.update(task, completed=now.now - start)
-
-    return shown()
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(name, total=None)
+        yield lambda done, total: progress.update(task, total=total, completed=done)

@@ -55,12 +55,13 @@ class Outage:
 class Maintenance:
     """A node is wanted empty: announced at `announced`, work has to be off at `deadline`, the node is back at `end`.
 
-    With `drain` the node takes nothing new from the announcement on; without, what ends in time may still start.
+    With `drain` the node takes nothing new from the announcement on; without, what ends in time may still start. A drain
+    without a deadline waits until promises have ended.
     """
 
     node: str
     announced: int
-    deadline: int
+    deadline: int | None
     end: int
     drain: bool = True
     reason: str | None = None

@@ -1,17 +1,19 @@
-"""One trace from whatever is given: a job log, a scenario, or a seed."""
+"""One trace from whatever is given: a job log, recorded epochs, a scenario, or a seed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from allocator.domain.trace import Trace
 from allocator.generate.files import refuse
 from allocator.generate.instant import parse_span
 from allocator.generate.organisation_trace import TraceParams, generate_trace
+from allocator.generate.recorded import trace_from_record
 from allocator.generate.scenario import generate_scenario
 from allocator.generate.trace_from import LogOptions, parse_days, trace_from_log
+from allocator.record import is_record
 
 DEFAULT_JITTER = "10m"
 
@@ -27,6 +29,7 @@ class TraceRecipe:
     ----------
     log
         A job log; with it `format`, `jitter` and `budgets` count, without it `scenario`, `pools`, `squatters` and `deadline`.
+        Or recorded epochs, a folder or one of its files: nothing else counts then.
     days
         A number, or with a log the first day and the day after the last, as 7:14.
     jitter
@@ -56,6 +59,9 @@ def make_trace(recipe: TraceRecipe) -> Trace:
     SnapshotError
         If an option would have no effect, a file cannot be read, or the parameters make no sense together.
     """
+    if recipe.log is not None and is_record(recipe.log):
+        _refuse_idle(recipe, [field.name for field in fields(recipe) if field.name != "log"], "recorded epochs")
+        return trace_from_record(recipe.log)
     if recipe.log is not None:
         _refuse_idle(recipe, _OF_SEEDS, "a job log")
         return trace_from_log(recipe.log, _log_options(recipe))

@@ -86,7 +86,8 @@ def _node_issues(trace: Trace) -> Iterator[Issue]:
         if row.node not in names or row.start >= row.end:
             yield _bad_node(f"$.outages[{index}]", row.node, "start < end")
     for index, wanted in enumerate(trace.maintenance):
-        if wanted.node not in names or not wanted.announced <= wanted.deadline < wanted.end:
+        deadline = wanted.announced if wanted.deadline is None else wanted.deadline
+        if wanted.node not in names or not wanted.announced <= deadline < wanted.end:
             yield _bad_node(f"$.maintenance[{index}]", wanted.node, "announced <= deadline < end")
 
 

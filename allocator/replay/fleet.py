@@ -104,8 +104,9 @@ class Fleet:
             return replace(base, state=NodeState.DOWN)
         if not wanted:
             return base
+        deadlines = [row.deadline for row in wanted if row.deadline is not None]
         state = NodeState.DRAIN if any(row.drain for row in wanted) else base.state
-        return replace(base, state=state, drain_deadline=min(row.deadline for row in wanted))
+        return replace(base, state=state, drain_deadline=min(deadlines, default=None))
 
     def _book(self, work: Workload, placement: Mapping[str, int], sign: int) -> None:
         shape = shape_of(work)

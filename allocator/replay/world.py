@@ -82,7 +82,8 @@ class World:
             add(outage.end, Kind.REPAIR, outage.node, number)
         for number, row in enumerate(trace.maintenance):
             add(max(row.announced, trace.start), Kind.ANNOUNCE, row.node, number)
-            add(row.deadline, Kind.DEADLINE, row.node, number)
+            if row.deadline is not None:
+                add(row.deadline, Kind.DEADLINE, row.node, number)
             add(row.end, Kind.GIVE_BACK, row.node, number)
         for number, revision in enumerate(trace.revisions):
             add(revision.at, Kind.REVISE, "", number)

@@ -109,6 +109,11 @@ def _check_nodes(doc: TraceDoc) -> Iterable[Issue]:
     for row, work in enumerate(doc.maintenance):
         path = f"$.maintenance[{row}]"
         yield from _check_node(path, work.node, names)
+        if work.deadline is None:
+            yield from _check_order(path, ("announced", "end"), (work.announced, work.end), strict=True)
+            if not work.drain:
+                yield _issue(f"{path}.deadline", "without a deadline and a drain nothing changes", "give one of them")
+            continue
         yield from _check_order(path, ("announced", "deadline"), (work.announced, work.deadline), strict=False)
         yield from _check_order(path, ("deadline", "end"), (work.deadline, work.end), strict=True)
 

@@ -36,7 +36,7 @@ class MaintenanceDoc(Doc, kw_only=True):
 
     node: Annotated[Name, Meta(description="its name")]
     announced: Annotated[Instant, Meta(description="when the dispatcher hears of it")]
-    deadline: Annotated[Instant, Meta(description="promises on the node end here")]
+    deadline: Annotated[Instant | None, Meta(description="promises on the node end here; absent: nobody is hurried")] = None
     end: Annotated[Instant, Meta(description="when the node is back")]
     drain: Annotated[bool, Meta(description="false: what ends in time may still start there")] = True
     reason: Annotated[str | None, Meta(description="free text, for people")] = None

@@ -95,7 +95,7 @@ def canonical_trace(trace: Trace) -> Trace:
         jobs=tuple(sorted(trace.jobs, key=lambda job: (job.workload.submit_time, job.workload.id))),
         usage=tuple(sorted(trace.usage, key=lambda one: (one.start, one.end, one.id or "", one.allocation, one.pool))),
         outages=tuple(sorted(trace.outages, key=lambda outage: (outage.start, outage.node, outage.end))),
-        maintenance=tuple(sorted(trace.maintenance, key=lambda work: (work.announced, work.node, work.deadline))),
+        maintenance=tuple(sorted(trace.maintenance, key=lambda work: (work.announced, work.node, work.deadline or work.end))),
         revisions=tuple(
             replace(revision, budgets=tuple(sorted(revision.budgets, key=lambda vertex: vertex.id)))
             for revision in sorted(trace.revisions, key=lambda revision: revision.at)

@@ -14,6 +14,7 @@ from allocator.dispatch.facts import JobState
 from allocator.dispatch.journal import Journal
 from allocator.dispatch.memory import Memory
 from allocator.domain import Decision, Snapshot
+from allocator.record import Recorder
 from allocator.wire.snapshot_doc import PolicyDoc
 from tests.dispatch.fake import FakeScheduler, Ticker
 
@@ -50,6 +51,7 @@ class Site:
         self.file = journal or str(folder / "journal.db")
         self.decisions: list[Decision] = []
         self.config = CONFIG
+        self.recorder: Recorder | None = None
 
     def dispatcher(self, ticker: Ticker | None = None) -> Dispatcher:
         """A new dispatcher, as after a restart."""
@@ -57,7 +59,8 @@ class Site:
         self.scheduler.tick = ticker
         beats = iter(range(1_000_000))
         executor = Executor(self.scheduler, Patience(stop=5, start=5), self.scheduler.pass_time, lambda: float(next(beats)))
-        return Dispatcher(self.scheduler, TickingJournal(self.file, ticker), self._decide, executor, lambda: self.config)
+        journal = TickingJournal(self.file, ticker)
+        return Dispatcher(self.scheduler, journal, self._decide, executor, lambda: self.config, self.recorder)
 
     def _decide(self, snapshot: Snapshot) -> Decision:
         decision = allocate(snapshot, engine="greedy")

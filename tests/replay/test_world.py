@@ -141,6 +141,13 @@ def test_a_drain_takes_nothing_new_and_what_is_left_at_the_deadline_needs_a_pers
     assert simulator.world.lives["a"].stops == 1
 
 
+def test_a_drain_without_a_deadline_takes_nothing_new_and_hurries_nobody() -> None:
+    drain = Maintenance(node="n1", announced=START + 20, deadline=None, end=START + 200)
+    simulator = play(trace(job("a", work=150), job("b", 30, work=50), maintenance=(drain,)))
+    assert told(simulator) == [("a", 0, 150, "completed"), ("b", 200, 250, "completed")]
+    assert not any(row.drains_by_hand for row in simulator.epochs)
+
+
 def test_an_announced_drain_takes_work_until_its_deadline() -> None:
     drain = Maintenance(node="n1", announced=START, deadline=START + 100, end=START + 200, drain=False)
     simulator = play(trace(job("a", 0, work=90), job("b", 0, work=50), maintenance=(drain,)))

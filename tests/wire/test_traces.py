@@ -149,6 +149,12 @@ def test_round_trip(rows: list[tuple[int, int, int, int | None, int]]) -> None:
         (lambda doc: doc["outages"][0].update(end=START + 5), "$.outages[0].end", "not after"),
         (lambda doc: doc["maintenance"][0].update(deadline=START - 1), "$.maintenance[0].deadline", "before `announced`"),
         (lambda doc: doc["maintenance"][0].update(end=START + 60), "$.maintenance[0].end", "not after"),
+        (lambda doc: doc["maintenance"][0].pop("deadline"), "$.maintenance[0].deadline", "without a deadline and a drain"),
+        (
+            lambda doc: doc["maintenance"][0].update(deadline=None, drain=True, end=START),
+            "$.maintenance[0].end",
+            "is not after `announced`",
+        ),
         (lambda doc: doc["revisions"].append(doc["revisions"][0]), "$.revisions[1].at", "one tree"),
         (lambda doc: doc["revisions"][0]["budgets"][0].update(parent="x"), "$.revisions[0].budgets[0].parent", "unknown"),
         (lambda doc: doc["budgets"][2].update(id="eval"), "$.budgets[2].id", "given before"),
