@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from allocator import allocate
 from allocator.domain import Cluster, Decision, Policy, Snapshot, UsageRecord, Workload
@@ -30,9 +31,9 @@ class Truth:
     runs: int = 0
 
 
-def job(name: str, allocation: str = "a", *, at: int = 0, **fields: object) -> Workload:
+def job(name: str, allocation: str = "a", *, at: int = 0, **fields: Any) -> Workload:
     """A workload of 8 GPUs that comes `at` seconds after the start."""
-    usual = {"min_runtime": 300, "restart_time": 30, "checkpoint_interval": 120, "checkpoint_on_notice": False}
+    usual: dict[str, Any] = {"min_runtime": 300, "restart_time": 30, "checkpoint_interval": 120, "checkpoint_on_notice": False}
     return workload(name, allocation, submit_time=START + at, **(usual | {"resumable": True} | fields))
 
 
@@ -59,8 +60,8 @@ class Production:
     truths: dict[str, Truth] = field(default_factory=dict)
     decisions: list[Decision] = field(default_factory=list)
 
-    def run(self, epochs: int, *, before: int = 0) -> Snapshot:
-        """Record so many epochs, after some that nobody records; the snapshot after the last of them."""
+    def run(self, epochs: int, *, before: int = 0) -> None:
+        """Record so many epochs, after some that nobody records. The truths are those of the last epoch."""
         recorder = Recorder(self.folder)
         self.truths = {work.id: Truth(length) for work, length in self.jobs}
         cluster = Cluster(levels=LEVELS, nodes=nodes(2))
@@ -69,14 +70,15 @@ class Production:
         )  # fmt: skip
         for number in range(-before, epochs):
             snapshot = finish(self._arrived(snapshot), *self.withdrawn.get(number, ()))
-            snapshot = self.changes.get(number, lambda same: same)(snapshot).canonical()
+            if number in self.changes:
+                snapshot = self.changes[number](snapshot).canonical()
             decision = allocate(snapshot, engine="greedy")
             self.decisions.append(decision)
             if number >= 0:
                 shown = replace(snapshot, usage=self.usage) if self.forgetful else snapshot
                 recorder.record(shown, decision)
-            snapshot = self._pass(snapshot, decision)
-        return snapshot
+            if number + 1 < epochs:
+                snapshot = self._pass(snapshot, decision)
 
     def _arrived(self, snapshot: Snapshot) -> Snapshot:
         since = snapshot.now - TICK

@@ -75,6 +75,27 @@ def test_work_and_what_was_asked_for_come_back(tmp_path: Path, seed: int) -> Non
     assert decode_trace(encode_trace(trace)) == trace
 
 
+@pytest.mark.fuzz
+@pytest.mark.parametrize("seed", range(100, 200))
+def test_whatever_ended_took_what_it_took(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    submitted = [
+        (replace(work, min_runtime=rng.choice([0, 300, 900]), gpus_per_task=8, tasks=rng.choice([1, 1, 2])), length)
+        for work, length in some_work(seed, 10)
+    ]
+    production = Production(tmp_path, submitted)
+    production.run(60, before=rng.choice([0, 0, 15]))
+    trace = trace_from_record(tmp_path)
+    for key, one in by_id(trace).items():
+        truth = production.truths[key]
+        if truth.done < truth.work:
+            assert one.work > 0
+        elif trace.start == START:
+            assert one.work == truth.work
+        else:
+            assert one.work <= truth.work
+
+
 def test_budgets_nodes_and_policy_that_change_come_back(tmp_path: Path) -> None:
     def state(name: str, **fields: Any) -> Any:
         def change(snapshot: Snapshot) -> Snapshot:

@@ -49,7 +49,7 @@ def test_the_command_plays_a_folder_and_says_what_is_estimated(invoke: Invoke, r
     assert (first.status, first.text) == (0, second.text)
     assert first.text.startswith("fifo_backfill on epochs: 0.0 days, 16 GPUs")
     names = [*(f"{table}.{kind}" for table in TABLES for kind in ("csv", "parquet")), "summary.json"]
-    assert filecmp.cmpfiles(*outs, names, shallow=False)[0] == names
+    assert filecmp.cmpfiles(outs[0], outs[1], names, shallow=False)[0] == names
     notes = json.loads((outs[0] / "summary.json").read_text())["notes"]
     assert first.err.splitlines() == [f"note: {note}" for note in notes]
     assert any("jobs had not ended: the rest of their work is estimated" in note for note in notes)

@@ -84,7 +84,7 @@ def test_a_domain_dies_from_a_moment_on(tmp_path: Path) -> None:
 def test_maintenance_goes_batch_by_batch(tmp_path: Path) -> None:
     plan = [{"pool": "h100", "at": "1d", "lasts": "2h", "notice": "2d", "batch": 2, "drain": False}]
     found = edit(tmp_path, maintenance=plan)
-    assert [(each.announced - START, each.deadline - START, each.drain) for each in found.maintenance] == [
+    assert [(each.announced - START, (each.deadline or 0) - START, each.drain) for each in found.maintenance] == [
         (0, DAY, False), (0, DAY, False), (0, DAY + 2 * HOUR, False), (0, DAY + 2 * HOUR, False),
     ]  # fmt: skip
 
