@@ -15,7 +15,7 @@ from allocator.models.greedy.relaxation import Relaxation, Relaxed
 from allocator.models.greedy.rounding import Rounding, places_in_lanes
 from allocator.models.greedy.variables import State
 
-EFFORT = 26
+EFFORT = 40
 """Solves of the relaxation, each about a millisecond at 1,024 GPUs."""
 
 ROUNDING_EFFORT = 3
