@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from allocator.models.process import shared_process
+from tests.uncounted import uncounted
 
 FUZZ = os.environ.get("ALLOCATOR_FUZZ") == "1"
 """True in the long runs of `make fuzz`."""
@@ -35,6 +38,19 @@ def fuzzing() -> bool:
 def num_tiny_cases() -> int:
     """How many tiny instances engines and brute force are compared on: 500, or 10,000 in a long fuzz run."""
     return 10_000 if FUZZ else 500
+
+
+@pytest.fixture(autouse=True)
+def _children_of_slow_tests_count_no_lines(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A slow test starts its own solver process, since a warm one would go on counting, and leaves none to the next test."""
+    slow = request.node.get_closest_marker("slow") is not None
+    if slow:
+        shared_process().close()
+        for name in os.environ.keys() - uncounted().keys():
+            monkeypatch.delenv(name)
+    yield
+    if slow:
+        shared_process().close()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from allocator.domain import Issue, Snapshot, SnapshotError
 from allocator.generate.contests import generate_giant, generate_hopeless, generate_queue, generate_victims
+from allocator.generate.contract import generate_contract
 from allocator.generate.mixed import generate_drain, generate_fleet, generate_mixed
 from allocator.generate.params import SnapshotParams
 from allocator.generate.shapes import generate_bound, generate_nvl72, generate_odd, generate_ones
@@ -29,6 +30,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         "nvl72": generate_nvl72,
         "fleet": generate_fleet,
         "drain": generate_drain,
+        "contract": generate_contract,
     }
 )
 

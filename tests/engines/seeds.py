@@ -17,17 +17,10 @@ LIMIT = 60.0
 def chunks(usual: int, long: int, size: int) -> list[Any]:
     """Test parameters: the seeds below `usual`, or below `long` in a long fuzz run, `size` at a time.
 
-    Lines are counted in the first chunk only: it runs through the same code as the others, and counting takes as long as
-    running.
+    No lines are counted in them: the tests of single rules run through the same code.
     """
-    count = long if FUZZ else usual
+    count, mark = (long, pytest.mark.fuzz) if FUZZ else (usual, pytest.mark.slow)
     return [
-        pytest.param(range(first, min(first + size, count)), id=f"{first}-{min(first + size, count) - 1}", marks=_marks(first))
+        pytest.param(range(first, min(first + size, count)), id=f"{first}-{min(first + size, count) - 1}", marks=mark)
         for first in range(0, count, size)
     ]
-
-
-def _marks(first: int) -> list[pytest.MarkDecorator]:
-    if FUZZ:
-        return [pytest.mark.fuzz]
-    return [pytest.mark.no_cover] if first else []

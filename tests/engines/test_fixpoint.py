@@ -22,7 +22,7 @@ SECOND_THOUGHTS = 0.01
 """Of an engine's answers on tiny epochs are improved by a second call, greedy's above all: what the last pass had to start
 opened a better way."""
 
-SMALL = ("mixed", "odd", "ones", "giant", "hopeless", "victims", "drain")
+SMALL = ("mixed", "odd", "ones", "giant", "hopeless", "victims", "drain", "contract")
 """Families of generated snapshots that every engine decides in a second or two at 256 GPUs."""
 
 

@@ -27,7 +27,7 @@ TIMES = 10 if FUZZ else 1
 
 pytestmark = [pytest.mark.fuzz] if FUZZ else []
 
-SIZES = {"mixed": 128, "odd": 128, "drain": 128}
+SIZES = {"mixed": 128, "odd": 128, "drain": 128, "contract": 128}
 """Families of generated snapshots, and GPUs at which every engine proves its answer in a second or two."""
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 from allocator.domain import NodeState, Snapshot, SnapshotError, Workload
+from allocator.entitlement import entitle
 from allocator.generate import FAMILIES, generate_snapshot
 from allocator.wire import decode_snapshot, encode_snapshot
 from tests.generate.checks import budget_of, complaints, runs, usage_and_promises
@@ -151,3 +152,16 @@ def test_a_tenth_of_the_nodes_drains_at_staggered_deadlines() -> None:
     deadlines = [node.drain_deadline for node in leaving if node.drain_deadline]
     assert len(set(deadlines)) > 30
     assert min(deadlines) < snapshot.now < max(deadlines)
+
+
+def test_gangs_of_the_contract_are_kept_places_and_nodes_leave() -> None:
+    reserved, draining = 0, 0
+    for seed in range(1, 9):
+        snapshot = generate_snapshot(family="contract", gpus=512, seed=seed)
+        reserved += bool(entitle(snapshot).reserved)
+        draining += any(node.state is NodeState.DRAIN for node in snapshot.cluster.nodes)
+        owed = [work for work in waiting(snapshot) if work.entitled_since is not None]
+        assert {work.gpus for work in owed} >= {64, 128}
+        assert all(work.gpus >= 64 and work.submit_time <= work.entitled_since < snapshot.now for work in owed)
+    assert draining == 8
+    assert reserved >= 3

@@ -45,6 +45,7 @@ def test_jobs_ask_for_what_is_wanted(templates: Templates) -> None:
     assert {row.gpus for row in trace.usage} == {30, 12}
 
 
+@pytest.mark.slow
 def test_nodes_fail_at_the_rate_that_is_asked_for(templates: Templates) -> None:
     assert with_failures(drawn(templates), 0.0, 0) == drawn(templates)
     failing = [with_failures(drawn(templates, seed), 0.05, seed) for seed in range(20)]

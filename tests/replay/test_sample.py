@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from allocator.replay import ReplayOptions, Simulator, make_policy
 from tests.generate.checks import shared_file
 from tests.replay.first_fit import FirstFit
 from tests.replay.sample import DAY, MONDAY, SAMPLE, sample_trace
 
 
+@pytest.mark.slow
 def test_a_week_first_come_first_served() -> None:
     trace = sample_trace(shared_file(SAMPLE))
     simulator = Simulator(trace, FirstFit(), ReplayOptions())

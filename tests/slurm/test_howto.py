@@ -62,6 +62,7 @@ def test_every_command_of_the_page_runs(site: Site) -> None:
     assert sum(line.startswith("start ") for line in printed["allocator dispatch slurm --dry-run"].splitlines()) >= 7
     assert sum(state == "RUNNING" for state in site.states().values()) >= 7
     assert "promised until" in printed["allocator journal show journal.db"]
+    assert "2 recorded epochs" in printed["allocator replay epochs --out again"]
     assert "would" in printed[next(command for command in commands if "--shadow" in command)]
 
 
