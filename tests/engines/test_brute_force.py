@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import pytest
 
 from allocator.domain import Decision, Snapshot
-from allocator.engine import ENGINES, allocate
-from allocator.entitlement import entitle
+from allocator.engine import ENGINES, Session, allocate
+from allocator.entitlement import Entitlement, entitle
 from allocator.verify import verify
 from tests.engines.brute_force import TooLargeError, best_decision
 from tests.engines.seeds import FUZZ, LIMIT, chunks
@@ -36,17 +36,21 @@ class Case:
 
     seed: int
     snapshot: Snapshot
+    entitlement: Entitlement
     decisions: dict[str, Decision]
     best: int | None
 
 
 def solved(seed: int, make: Callable[[int], Snapshot] = tiny_snapshot, *, enumerate_all: bool = True) -> Case:
+    """Each engine decides by itself. What they share of a session is what does not change between two calls: nodes, budgets."""
     snapshot = make(seed)
+    entitlement, session = entitle(snapshot), Session()
     try:
-        best: int | None = best_decision(entitle(snapshot))[0] if enumerate_all else None
+        best: int | None = best_decision(entitlement)[0] if enumerate_all else None
     except TooLargeError:
         best = None
-    return Case(seed, snapshot, {name: allocate(snapshot, engine=name, time_limit=LIMIT) for name in ENGINES}, best)
+    decisions = {name: allocate(snapshot, engine=name, time_limit=LIMIT, session=session) for name in ENGINES}
+    return Case(seed, snapshot, entitlement, decisions, best)
 
 
 @pytest.mark.parametrize("seeds", chunks(usual=500, long=10_000, size=1000 if FUZZ else 250))
@@ -72,9 +76,8 @@ def test_no_engine_errs(seeds: range) -> None:
 
 def check_each(case: Case) -> None:
     """Every decision keeps every rule, and is worth what it says to the unit."""
-    entitlement = entitle(case.snapshot)
     for name, decision in case.decisions.items():
-        verdict, solver = verify(case.snapshot, decision, entitlement), decision.solver
+        verdict, solver = verify(case.snapshot, decision, case.entitlement), decision.solver
         assert [str(violation) for violation in verdict.violations] == [], (case.seed, name)
         assert verdict.score.total == solver.objective, (case.seed, name)
         assert verdict.score.as_dict() == dict(solver.terms), (case.seed, name)
