@@ -69,24 +69,32 @@ def add_up(contract: Contract, places: Places, funded: BoolArray, tree: BudgetTr
     """Held GPUs, floors and demand of every vertex. `funded` marks what counts beyond charged work."""
     shape = (len(tree), num_pools)
     held = _by_leaf(contract.charged_before, contract.held_gpus, places, shape)
-    floor = tree.sum_up(_by_leaf(contract.protected_before, contract.held_gpus, places, shape))
+    floor = _by_leaf(contract.protected_before, contract.held_gpus, places, shape)
     wanted = held + _by_leaf(funded, contract.gpus, places, shape)
-    counted = np.flatnonzero(funded | contract.charged_before)
+    counted = (funded | contract.charged_before).nonzero()[0]
     first_submit = np.full(shape, NO_SUBMIT, dtype=np.int64)
     np.minimum.at(first_submit, (places.leaf[counted], places.home[counted]), contract.submit[counted])
-    for level in reversed(tree.sets):
-        wanted[level.rows] = _within_limits(wanted[level.rows], floor[level.rows], tree.gpu_limit[level.rows])
-        wanted[level.parents] += np.add.reduceat(wanted[level.rows], level.starts, axis=0)
-        earliest = np.minimum.reduceat(first_submit[level.rows], level.starts, axis=0)
-        first_submit[level.parents] = np.minimum(first_submit[level.parents], earliest)
-    return Demand(held=tree.sum_up(held), floor=floor, demand=wanted, first_submit=first_submit)
+    total = tree.sum_up(np.concatenate([held, floor, wanted], axis=1))
+    held, floor, demand = total[:, :num_pools], total[:, num_pools : 2 * num_pools], total[:, 2 * num_pools :]
+    if np.any(tree.gpu_limit != NO_LIMIT):
+        demand = _limited(tree, wanted, floor)
+    return Demand(held=held, floor=floor, demand=demand, first_submit=tree.least_of(first_submit))
 
 
 def _by_leaf(counts: BoolArray, gpus: IntArray, places: Places, shape: tuple[int, int]) -> IntArray:
     total = np.zeros(shape, dtype=np.int64)
-    rows = np.flatnonzero(counts)
+    rows = counts.nonzero()[0]
     np.add.at(total, (places.leaf[rows], places.home[rows]), gpus[rows])
     return total
+
+
+def _limited(tree: BudgetTree, own: IntArray, floor: IntArray) -> IntArray:
+    """Subtree sums of `own`, where no vertex passes on more than its GPU limit."""
+    wanted = own.copy()
+    for level in reversed(tree.sets):
+        wanted[level.rows] = _within_limits(wanted[level.rows], floor[level.rows], tree.gpu_limit[level.rows])
+        wanted[level.parents] += np.add.reduceat(wanted[level.rows], level.starts, axis=0)
+    return wanted
 
 
 def _within_limits(wanted: IntArray, floor: IntArray, limit: IntArray) -> IntArray:

@@ -52,6 +52,19 @@ class SiblingSets:
         return slice(self.first, self.stop)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Subtrees:
+    """The vertices in an order in which each subtree is one run: that of vertex v is `order[start[v]:stop[v]]`.
+
+    `bounds` are start and stop of every vertex in turn.
+    """
+
+    order: IntArray
+    start: IntArray
+    stop: IntArray
+    bounds: IntArray
+
+
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class BudgetTree:
     """Vertices by depth; inside a depth by parent; inside a set of siblings by id, orphans last. Index 0 is the root.
@@ -85,6 +98,12 @@ class BudgetTree:
         0 for the root.
     sets
         The sets of siblings of depth 1, 2, ... (`sets[0]` are the children of the root).
+    every_set
+        All of them at once.
+    subtrees
+        Which vertices lie below which.
+    leaves
+        The leaf at which work of an allocation counts, by id: its own, else the orphan of that id.
     """
 
     ids: tuple[str, ...]
@@ -99,6 +118,9 @@ class BudgetTree:
     share: ObjectArray
     depth: IntArray
     sets: tuple[SiblingSets, ...]
+    every_set: SiblingSets
+    subtrees: Subtrees
+    leaves: Mapping[str, int]
     paths: tuple[tuple[int, ...], ...]
     funding_paths: tuple[tuple[int, ...], ...]
 
@@ -126,15 +148,19 @@ class BudgetTree:
 
     def leaf_of(self, allocation: str) -> int:
         """The leaf at which work of an allocation counts: its own, else the orphan of that id, else -1."""
-        vertex = self.index.get(allocation, -1)
-        return vertex if vertex >= 0 and self.is_leaf[vertex] else self.orphans.get(allocation, -1)
+        return self.leaves.get(allocation, -1)
 
     def sum_up(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Subtree sums of values by vertex, shape (num_vertices, ...), as a new array."""
-        total = values.copy()
-        for level in reversed(self.sets):
-            total[level.parents] += np.add.reduceat(total[level.rows], level.starts, axis=0)
+        running = np.zeros((len(values) + 1, *values.shape[1:]), dtype=values.dtype)
+        np.cumsum(values[self.subtrees.order], axis=0, out=running[1:])
+        total: npt.NDArray[Any] = running[self.subtrees.stop] - running[self.subtrees.start]
         return total
+
+    def least_of(self, values: IntArray) -> IntArray:
+        """Subtree minima of values by vertex, shape (num_vertices, ...), as a new array."""
+        beyond = np.concatenate([values[self.subtrees.order], values[:1]])  # `stop` may be the number of vertices
+        return np.asarray(np.minimum.reduceat(beyond, self.subtrees.bounds, axis=0)[::2])
 
 
 def build_tree(budgets: Sequence[Allocation], pools: Sequence[str], orphans: Sequence[str] = ()) -> BudgetTree:
@@ -164,9 +190,10 @@ def build_tree(budgets: Sequence[Allocation], pools: Sequence[str], orphans: Seq
     # Strays are the last children of the root.
     first_stray = 1 + len(children[ROOT]) - len(strays)
     orphan_index = {stray.id: first_stray + position for position, stray in enumerate(strays)}
+    index = orphan_index | {v.id: idx for idx, v in enumerate(vertices) if not 0 <= idx - first_stray < len(strays)}
     return BudgetTree(
         ids=tuple(vertex.id for vertex in vertices),
-        index=orphan_index | {v.id: idx for idx, v in enumerate(vertices) if not 0 <= idx - first_stray < len(strays)},
+        index=index,
         orphans=orphan_index,
         parent=frozen(parent),
         children=children,
@@ -177,6 +204,9 @@ def build_tree(budgets: Sequence[Allocation], pools: Sequence[str], orphans: Seq
         share=frozen(_path_shares(weight, parent, sets)),
         depth=frozen(np.array([len(path) for path in paths], dtype=np.int64)),
         sets=sets,
+        every_set=_every_set(sets),
+        subtrees=_subtrees(children),
+        leaves=orphan_index | {name: idx for name, idx in index.items() if idx != ROOT and not children[idx]},
         paths=paths,
         funding_paths=tuple(tuple(idx for idx in path if vertices[idx].funds) for path in paths),
     )
@@ -232,6 +262,37 @@ def _sibling_sets(first: int, groups: Sequence[tuple[int, Sequence[Allocation]]]
         parents=frozen(np.array([above for above, _ in groups], dtype=np.int64)),
         owner=frozen(np.repeat(np.arange(len(groups)), sizes)),
     )
+
+
+def _every_set(sets: Sequence[SiblingSets]) -> SiblingSets:
+    """The sets of all depths as one: they lie side by side, each depth behind the one above it."""
+    empty = np.zeros(0, dtype=np.int64)
+    starts = np.concatenate([empty, *(level.first - 1 + level.starts for level in sets)])
+    stop = sets[-1].stop if sets else 1
+    return SiblingSets(
+        first=1,
+        stop=stop,
+        starts=frozen(starts),
+        parents=frozen(np.concatenate([empty, *(level.parents for level in sets)])),
+        owner=frozen(np.repeat(np.arange(len(starts)), np.diff(starts, append=stop - 1))),
+    )
+
+
+def _subtrees(children: Sequence[Sequence[int]]) -> Subtrees:
+    """Parents first, then their children one after the other, each with all that is below it."""
+    order: list[int] = []
+    waiting = [ROOT]
+    while waiting:
+        order.append(waiting.pop())
+        waiting += reversed(children[order[-1]])
+    start = np.empty(len(order), dtype=np.int64)
+    start[order] = np.arange(len(order))
+    size = np.ones(len(order), dtype=np.int64)
+    for vertex in reversed(order):
+        size[vertex] += sum(int(size[below]) for below in children[vertex])
+    stop = start + size
+    bounds = np.stack([start, stop], axis=1).ravel()
+    return Subtrees(frozen(np.array(order, dtype=np.int64)), frozen(start), frozen(stop), frozen(bounds))
 
 
 def _unreachable(budgets: Sequence[Allocation], reached: set[str]) -> SnapshotError:
