@@ -5,7 +5,7 @@ A workload is immutable, so its row is read once, however many epochs it takes p
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -18,16 +18,20 @@ from allocator.topology import UNLIMITED, BoolArray, IntArray, shape_of
 NONE = -(1 << 62)
 """Stands for an instant that is not known."""
 
+MOST_NODES = 1 << 18
+"""With more nodes numbered than this, most have gone: numbering begins anew."""
+
 Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
 class Numberings:
-    """How requests, allocations and lists of pools are numbered in `Columns`: in the order in which they were first met."""
+    """How requests, allocations, lists of pools and nodes are numbered in `Columns`: in the order in which they were first met."""
 
     request: dict[Hashable, int] = field(default_factory=dict)
     allocation: dict[str, int] = field(default_factory=dict)
     pools: dict[tuple[str, ...], int] = field(default_factory=dict)
+    node: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,7 +43,7 @@ class Columns:
     works
         The workloads, in canonical order.
     numbering
-        What the numbers in `request`, `allocation` and `pools` stand for; there may be more than these workloads name.
+        What the numbers in `request`, `allocation`, `pools` and `cells` stand for; there may be more than these workloads name.
     submit, priority, min_runtime, gpus, restart_time, preempted, entitled_since
         As stated; GPUs of the whole gang.
     shape
@@ -50,8 +54,10 @@ class Columns:
         Can resume, and saves its work on notice.
     charged, express, start, charged_since, granted_at, protected_until, checkpoint, leaves
         Of the run: `checkpoint` is the last one, `leaves` until when it is terminating.
-    stopped_at
-        When it was last stopped by a decision after it had begun.
+    stopped_at, taken_off_at
+        When it was last stopped by a decision after it had begun, and whether or not it had.
+    cells
+        Where runs lie: row, number of the node and tasks there, shape (3, num_cells), the rows ascending.
     """
 
     works: tuple[Workload, ...]
@@ -76,6 +82,7 @@ class Columns:
     checkpoint: IntArray
     leaves: IntArray
     stopped_at: IntArray
+    taken_off_at: IntArray
     resumable: BoolArray
     saves: BoolArray
     renew: BoolArray
@@ -84,6 +91,20 @@ class Columns:
     charged: BoolArray
     express: BoolArray
     index: Mapping[str, int]
+    cells: IntArray
+
+    def by_allocation(self, answer: Callable[[str], int]) -> IntArray:
+        """The answer for the allocation of each workload, asked once for each allocation."""
+        return _by_number(self.numbering.allocation, answer, self.allocation)
+
+    def by_pools(self, answer: Callable[[tuple[str, ...]], int]) -> IntArray:
+        """The same for the list of pools that each workload names."""
+        return _by_number(self.numbering.pools, answer, self.pools)
+
+
+def _by_number(numbering: Mapping[Key, int], answer: Callable[[Key], int], numbers: IntArray) -> IntArray:
+    answers = np.fromiter(map(answer, numbering), np.int64, len(numbering))
+    return answers[numbers]
 
 
 def read_columns(works: tuple[Workload, ...], like: Columns | None = None) -> Columns:
@@ -97,7 +118,8 @@ def read_columns(works: tuple[Workload, ...], like: Columns | None = None) -> Co
 
 def _is_crowded(numbering: Numberings, num_works: int) -> bool:
     """Whether most numbers stand for what is gone."""
-    return max(len(numbering.request), len(numbering.allocation), len(numbering.pools)) > 1024 + 2 * num_works
+    by_work = max(len(numbering.request), len(numbering.allocation), len(numbering.pools))
+    return by_work > 1024 + 2 * num_works or len(numbering.node) > MOST_NODES
 
 
 def _columns(works: tuple[Workload, ...], numbering: Numberings, like: Columns | None) -> Columns:
@@ -110,14 +132,35 @@ def _columns(works: tuple[Workload, ...], numbering: Numberings, like: Columns |
         table[:, kept] = like.table[:, before[kept]]
     table[:, new] = read.T
     table.setflags(write=False)
-    return _named(works, numbering, table)
+    return _named(works, numbering, table, _cells(works, numbering, new, before, like))
 
 
-def _named(works: tuple[Workload, ...], numbering: Numberings, table: IntArray) -> Columns:
+def _cells(
+    works: Sequence[Workload], numbering: Numberings, new: IntArray, before: IntArray, like: Columns | None
+) -> IntArray:
+    """Where runs lie; those of workloads that stood in `like`, at the rows `before`, are taken from it."""
+    runs = ((row, works[row].run) for row in new.tolist())
+    read = [
+        (row, _number(numbering.node, name), tasks) for row, run in runs if run is not None for name, tasks in run.placement.items()
+    ]
+    cells = np.array(read, dtype=np.int64).reshape(-1, 3).T
+    if like is not None:
+        row_now = np.full(len(like.works), -1, dtype=np.int64)
+        kept = (before >= 0).nonzero()[0]
+        row_now[before[kept]] = kept
+        old = like.cells[:, row_now[like.cells[0]] >= 0]
+        old[0] = row_now[old[0]]
+        cells = np.concatenate([old, cells], axis=1)
+        cells = cells[:, np.argsort(cells[0], kind="stable")]
+    cells.setflags(write=False)
+    return cells
+
+
+def _named(works: tuple[Workload, ...], numbering: Numberings, table: IntArray, cells: IntArray) -> Columns:
     """The rows of the table under their names."""
     (
         request, allocation, pools, submit, priority, min_runtime, gpus, _, _, _, restart_time, preempted, entitled_since,
-        interval, start, charged_since, granted_at, protected_until, checkpoint, leaves, stopped_at, *flags,
+        interval, start, charged_since, granted_at, protected_until, checkpoint, leaves, stopped_at, taken_off_at, *flags,
     ) = table  # fmt: skip
     resumable, saves, renew, runs_unfunded, running, charged, express = (flag != 0 for flag in flags)
     return Columns(
@@ -125,8 +168,8 @@ def _named(works: tuple[Workload, ...], numbering: Numberings, table: IntArray) 
         submit=submit, priority=priority, min_runtime=min_runtime, gpus=gpus, shape=table[SHAPE], restart_time=restart_time,
         preempted=preempted, entitled_since=entitled_since, interval=interval, start=start, charged_since=charged_since,
         granted_at=granted_at, protected_until=protected_until, checkpoint=checkpoint, leaves=leaves, stopped_at=stopped_at,
-        resumable=resumable, saves=saves, renew=renew, runs_unfunded=runs_unfunded, running=running, charged=charged,
-        express=express, index={work.id: row for row, work in enumerate(works)},
+        taken_off_at=taken_off_at, resumable=resumable, saves=saves, renew=renew, runs_unfunded=runs_unfunded, running=running, charged=charged,
+        express=express, index={work.id: row for row, work in enumerate(works)}, cells=cells,
     )  # fmt: skip
 
 
@@ -143,13 +186,14 @@ def _rows_before(works: Sequence[Workload], like: Columns) -> IntArray:
 
 def _by_appearance(numbers: IntArray) -> IntArray:
     """Other numbers for the same groups, in the order of the rows: they are a function of the snapshot alone."""
-    _, first, group = np.unique(numbers, return_index=True, return_inverse=True)
+    first = np.full(int(numbers.max(initial=0)) + 1, len(numbers), dtype=np.int64)
+    first[numbers[::-1]] = np.arange(len(numbers) - 1, -1, -1)  # of several rows the last assignment counts: the first row
     rank = np.empty(len(first), dtype=np.int64)
-    rank[np.argsort(first)] = np.arange(len(first))
-    return rank[group]
+    rank[np.argsort(first, kind="stable")] = np.arange(len(first))
+    return rank[numbers]
 
 
-NUM_COLUMNS, SHAPE = 28, slice(7, 10)
+NUM_COLUMNS, SHAPE = 29, slice(7, 10)
 """Numbers that are read of a workload, and which of them are its shape."""
 
 _WAITS = (NONE,) * 6, (False,) * 3
@@ -165,7 +209,7 @@ def _numbers(work: Workload, numbering: Numberings) -> tuple[int, ...]:
         _number(numbering.pools, work.pools), work.submit_time, work.priority, work.min_runtime, work.gpus,
         *(min(amount, UNLIMITED) for amount in shape_of(work)), work.restart_time, work.preempted,
         _instant(work.entitled_since), work.checkpoint_interval or 0 if work.resumable else 0, *instants,
-        stop.at if stop is not None and stop.begun else NONE, work.resumable, work.resumable and work.checkpoint_on_notice,
+        stop.at if stop is not None and stop.begun else NONE, NONE if stop is None else stop.at, work.resumable, work.resumable and work.checkpoint_on_notice,
         work.renew, work.unfunded is Unfunded.RUN, *flags,
     )  # fmt: skip
 

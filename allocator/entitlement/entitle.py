@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from operator import lt
 
 import numpy as np
 
 from allocator.domain import Policy, Snapshot, Workload
 from allocator.entitlement.arrange import Arrangement, arrange
 from allocator.entitlement.claimants import Claimants, read_claimants
-from allocator.entitlement.columns import read_columns
+from allocator.entitlement.columns import Columns, read_columns
 from allocator.entitlement.contract import Contract, read_contract
 from allocator.entitlement.costs import lost_costs, order_costs
 from allocator.entitlement.curve import build_curves
@@ -24,7 +24,7 @@ from allocator.entitlement.model import Entitlement, Forced, Market, WorkTable
 from allocator.entitlement.moves import movable
 from allocator.entitlement.patience import waits_for_leavers
 from allocator.entitlement.places import Places, find_places, stray_allocations, warnings_of
-from allocator.entitlement.tree import BudgetTree, build_tree
+from allocator.entitlement.tree import BudgetTree, build_tree, leaves_of
 from allocator.entitlement.usage import window_usage
 from allocator.entitlement.waterfill import MILLI, fill
 from allocator.topology import BoolArray, IntArray, Layout, build_layout
@@ -57,12 +57,12 @@ def _losers(ent: Entitlement, reserved: Set[str]) -> Iterator[Workload]:
 def _entitle(snapshot: Snapshot, like: Entitlement | None, reserved: Set[str]) -> Entitlement:
     """The facts, if gangs with these ids keep their reservations: then the lane is not open to them."""
     layout = build_layout(snapshot, None if like is None else like.layout)
-    tree = _tree(snapshot, layout, like)
     columns = read_columns(snapshot.workloads, None if like is None else like.columns)
+    tree = _tree(snapshot, layout, columns, like)
     contract = read_contract(snapshot, layout, columns)
     installed, schedulable = installed_gpus(layout), schedulable_gpus(layout, contract)
     places = find_places(layout, tree, contract, installed)
-    usage = window_usage(snapshot, tree, layout.pools, snapshot.now)
+    usage = window_usage(snapshot, tree, layout.pools, snapshot.now, contract)
     funds = read_funds(contract, places, tree, installed, usage[0], snapshot.policy, snapshot.now)
     claimants = read_claimants(snapshot, layout, tree, contract, places, installed, funds, reserved)
     demand = add_up(contract, places, claimants.funded, tree, len(layout.pools))
@@ -94,18 +94,16 @@ def _entitle(snapshot: Snapshot, like: Entitlement | None, reserved: Set[str]) -
         placements=contract.placements,
         texts=Texts() if like is None else like.texts,
     )
-    return replace(ent, works=replace(ent.works, movable=movable(ent, contract, claimants.placeable)))
+    moves = movable(ent, contract, claimants.placeable)
+    return replace(ent, works=replace(ent.works, movable=moves)) if moves.any() else ent
 
 
-def _tree(snapshot: Snapshot, layout: Layout, like: Entitlement | None) -> BudgetTree:
+def _tree(snapshot: Snapshot, layout: Layout, columns: Columns, like: Entitlement | None) -> BudgetTree:
     """The budget tree: that of another instant, if it was built from the same."""
-    orphans = stray_allocations(snapshot)
-    if (
-        like is not None
-        and like.snapshot.budgets == snapshot.budgets
-        and like.layout.pools == layout.pools
-        and sorted(like.tree.orphans) == orphans
-    ):
+    same = like is not None and like.snapshot.budgets == snapshot.budgets and like.layout.pools == layout.pools
+    leaves = like.tree.own_leaves if like is not None and same else leaves_of(snapshot.budgets)
+    orphans = stray_allocations(columns, leaves, snapshot.now)
+    if like is not None and same and sorted(like.tree.orphans) == orphans:
         return like.tree
     return build_tree(snapshot.budgets, layout.pools, orphans)
 
@@ -129,7 +127,8 @@ def _with_holds(market: Market, tree: BudgetTree, places: Places, contract: Cont
 
 def _in_order(snapshot: Snapshot) -> Snapshot:
     """The snapshot itself where its workloads stand in canonical order, else its canonical form."""
-    in_order = all(before.id < after.id for before, after in pairwise(snapshot.workloads))
+    ids = [work.id for work in snapshot.workloads]
+    in_order = all(map(lt, ids, ids[1:]))
     return snapshot if in_order else snapshot.canonical()
 
 

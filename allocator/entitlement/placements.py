@@ -48,18 +48,33 @@ class Placements:
 
 def read_placements(columns: Columns, layout: Layout, now: int) -> Placements:
     """Where work lies now, and where it lay just before; by row and node."""
-    cells: list[tuple[int, int, int, bool]] = []
-    index, stopped_now = layout.index, columns.stopped_at == now
-    for row in np.flatnonzero(columns.running | stopped_now).tolist():
-        run, stop = columns.works[row].run, columns.works[row].stopped
-        if run is not None:
-            cells += [(row, index[name], tasks, True) for name, tasks in run.placement.items()]
-        if stopped_now[row] and stop is not None and stop.placement is not None:
-            cells += [(row, index[name], tasks, False) for name, tasks in stop.placement.items() if name in index]
-    rows, nodes, counts, now_there = np.array(sorted(cells), dtype=np.int64).reshape(-1, 4).T
-    present = now_there != 0
+    index, numbering = layout.index, columns.numbering.node
+    row, number, tasks = columns.cells
+    node = np.array([index.get(name, -1) for name in numbering], dtype=np.int64)[number]
+    if node.min(initial=0) < 0:
+        raise KeyError(next(name for name, own in numbering.items() if own == number[node.argmin()]))
+    present = np.ones(len(row), dtype=bool)
+    stops = _cells_of_stops(columns, layout, now)
+    if len(stops):
+        row, node, tasks = np.concatenate([[row, node, tasks], np.array(stops, dtype=np.int64).T], axis=1)
+        present = np.arange(len(row)) < len(present)
+    order = np.lexsort((present, tasks, node, row))
+    row, node, tasks, present = row[order], node[order], tasks[order], present[order]
     waited = starts_now_or_later(columns, now)
-    return Placements(rows, nodes, counts, counts * columns.shape[GPUS, rows], ~(present & waited[rows]), present)
+    return Placements(row, node, tasks, tasks * columns.shape[GPUS, row], ~(present & waited[row]), present)
+
+
+def _cells_of_stops(columns: Columns, layout: Layout, now: int) -> list[tuple[int, int, int]]:
+    """Row, node and tasks where work lay that was stopped at `now`, as far as that is known and the nodes still exist."""
+    index = layout.index
+    stops = ((row, columns.works[row].stopped) for row in (columns.stopped_at == now).nonzero()[0].tolist())
+    return [
+        (row, index[name], tasks)
+        for row, stop in stops
+        if stop is not None and stop.placement is not None
+        for name, tasks in stop.placement.items()
+        if name in index
+    ]
 
 
 def starts_now_or_later(columns: Columns, now: int) -> BoolArray:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 
-from allocator.domain import Snapshot, Workload
+from allocator.entitlement.columns import Columns
 from allocator.entitlement.contract import Contract
 from allocator.entitlement.tree import ROOT, BudgetTree
 from allocator.topology import BoolArray, IntArray, Layout
-
-Key = TypeVar("Key")
 
 NO_LEAF = -1
 """Leaf of a workload that cannot be decided."""
@@ -42,16 +39,10 @@ class Places:
     home: IntArray
 
 
-def stray_allocations(snapshot: Snapshot) -> list[str]:
-    """Allocations that running work names although they are unknown or have children."""
-    parents = {vertex.parent for vertex in snapshot.budgets}
-    leaves = {vertex.id for vertex in snapshot.budgets if vertex.id not in parents}
-    return sorted({work.allocation for work in snapshot.workloads if _ran(work, snapshot.now)} - leaves)
-
-
-def _ran(work: Workload, now: int) -> bool:
-    """Whether the work runs, or was stopped at `now`."""
-    return work.run is not None or (work.stopped is not None and work.stopped.at == now)
+def stray_allocations(columns: Columns, leaves: Set[str], now: int) -> list[str]:
+    """Allocations that work which runs (or was stopped at `now`) names although they are no leaves of the budgets."""
+    names, ran = list(columns.numbering.allocation), columns.running | (columns.taken_off_at == now)
+    return sorted({names[number] for number in set(columns.allocation[ran].tolist())} - leaves)
 
 
 def find_places(layout: Layout, tree: BudgetTree, contract: Contract, installed: IntArray) -> Places:
@@ -62,8 +53,8 @@ def find_places(layout: Layout, tree: BudgetTree, contract: Contract, installed:
 
 def _leaves(tree: BudgetTree, contract: Contract) -> tuple[IntArray, BoolArray]:
     columns = contract.columns
-    leaf = _by_number(columns.numbering.allocation, tree.leaf_of, columns.allocation)
-    orphan = np.isin(leaf, list(tree.orphans.values()))
+    leaf = columns.by_allocation(tree.leaf_of)
+    orphan = np.isin(leaf, list(tree.orphans.values())) if tree.orphans else np.zeros(len(leaf), dtype=bool)
     leaf[orphan & ~contract.running & ~contract.stopped_now] = NO_LEAF
     return leaf, orphan & (leaf != NO_LEAF)
 
@@ -75,14 +66,7 @@ def _home_pools(contract: Contract, layout: Layout, installed: IntArray) -> IntA
     def first(pools: tuple[str, ...]) -> int:
         return next((number[name] for name in pools if name in number), NO_POOL) if pools else largest
 
-    accepted = _by_number(columns.numbering.pools, first, columns.pools)
-    return np.where(contract.held_before, contract.held_pool, accepted)
-
-
-def _by_number(numbering: Mapping[Key, int], answer: Callable[[Key], int], numbers: IntArray) -> IntArray:
-    """The answer for each row, asked once for each number."""
-    answers = np.fromiter(map(answer, numbering), np.int64, len(numbering))
-    return answers[numbers]
+    return np.where(contract.held_before, contract.held_pool, columns.by_pools(first))
 
 
 def warnings_of(tree: BudgetTree, layout: Layout, leaf: IntArray, alarm: BoolArray) -> Iterator[str]:

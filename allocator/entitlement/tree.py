@@ -102,8 +102,9 @@ class BudgetTree:
         All of them at once.
     subtrees
         Which vertices lie below which.
-    leaves
-        The leaf at which work of an allocation counts, by id: its own, else the orphan of that id.
+    own_leaves, leaves
+        Ids of the leaves of the budgets, and the leaf at which work of an allocation counts, by id: its own, else the orphan
+        of that id.
     """
 
     ids: tuple[str, ...]
@@ -120,6 +121,7 @@ class BudgetTree:
     sets: tuple[SiblingSets, ...]
     every_set: SiblingSets
     subtrees: Subtrees
+    own_leaves: frozenset[str]
     leaves: Mapping[str, int]
     paths: tuple[tuple[int, ...], ...]
     funding_paths: tuple[tuple[int, ...], ...]
@@ -206,10 +208,17 @@ def build_tree(budgets: Sequence[Allocation], pools: Sequence[str], orphans: Seq
         sets=sets,
         every_set=_every_set(sets),
         subtrees=_subtrees(children),
+        own_leaves=leaves_of(budgets),
         leaves=orphan_index | {name: idx for name, idx in index.items() if idx != ROOT and not children[idx]},
         paths=paths,
         funding_paths=tuple(tuple(idx for idx in path if vertices[idx].funds) for path in paths),
     )
+
+
+def leaves_of(budgets: Sequence[Allocation]) -> frozenset[str]:
+    """Ids of the allocations without children."""
+    parents = {vertex.parent for vertex in budgets}
+    return frozenset(vertex.id for vertex in budgets if vertex.id not in parents)
 
 
 def frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

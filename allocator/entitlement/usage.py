@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from allocator.domain import Policy, Snapshot, UsageRecord
+from allocator.entitlement.columns import NONE
+from allocator.entitlement.contract import Contract, read_contract
 from allocator.entitlement.tree import BudgetTree, frozen
-from allocator.topology.layout import BoolArray, IntArray
+from allocator.topology import BoolArray, IntArray, build_layout
 
 FRACTION_BITS = 20
 """Decayed GPU-seconds are added up in units of 2**-20, so that neither order nor splitting moves the sum."""
@@ -44,63 +46,62 @@ def effective_window(policy: Policy) -> int:
     return policy.window if policy.half_life is None else round(policy.half_life / math.log(2))
 
 
-def window_usage(snapshot: Snapshot, tree: BudgetTree, pools: Sequence[str], now: int) -> tuple[IntArray, IntArray]:
+def window_usage(
+    snapshot: Snapshot, tree: BudgetTree, pools: Sequence[str], now: int, contract: Contract | None = None
+) -> tuple[IntArray, IntArray]:
     """Charged and uncharged usage of every vertex: its records, the work that runs, and all of its subtree.
 
     Records count for the vertex they name, inner ones included; those of unknown allocations are ignored. Records with one
     id count the union of their intervals; where they overlap and disagree, the one that started first counts. What ends
     after `now` is cut there. A run counts from its start, a promoted one from `charged_since` (a record holds the time
-    before); without a start, or with one that is still to come, it has used nothing.
+    before); without a start, or with one that is still to come, it has used nothing. `contract` is that of the snapshot.
 
     Returns
     -------
     Two arrays of GPU-seconds, shape (num_vertices, num_pools), read-only. Where usage decays, each vertex is rounded once,
     so that an inner vertex may differ by the roundings from the sum of its children.
     """
-    half_life = snapshot.policy.half_life
-    records = _until(_record_spells(snapshot.usage, tree, pools), now)
-    spells = _join([_without_overlap(records), _until(_run_spells(snapshot, tree, pools, now), now)])
+    half_life, num_pools = snapshot.policy.half_life, len(pools)
+    contract = read_contract(snapshot, build_layout(snapshot)) if contract is None else contract
+    records = _without_overlap(_until(_record_spells(snapshot.usage, tree, pools), now))
+    spells = _join([records, _until(_run_spells(contract, tree), now)])
     if half_life is None:
         spells = _since(spells, now - snapshot.policy.window)
-    amount = _measure(spells, half_life, now)
-    shape = (len(tree), len(pools))
-    sums = (tree.sum_up(_by_vertex(spells.take(kind), amount[kind], shape)) for kind in (spells.charged, ~spells.charged))
-    charged, uncharged = (frozen(total if half_life is None else _rounded(total)) for total in sums)
-    return charged, uncharged
+    own = np.zeros((len(tree), 2 * num_pools), dtype=np.int64)
+    np.add.at(own, (spells.vertex, spells.pool + num_pools * ~spells.charged), _measure(spells, half_life, now))
+    total = tree.sum_up(own)
+    charged, uncharged = np.hsplit(total if half_life is None else _rounded(total), 2)
+    return frozen(charged), frozen(uncharged)
 
 
 def _record_spells(records: Sequence[UsageRecord], tree: BudgetTree, pools: Sequence[str]) -> _Spells:
     """Records of known allocations and pools."""
-    vertex_of = {name: vertex for name, vertex in tree.index.items() if tree.orphans.get(name) != vertex}
+    vertex_of, orphans = tree.index, tree.orphans
     pool_of = {name: pool for pool, name in enumerate(pools)}
     group_of: dict[str | None, int] = {None: NO_ID}
     rows = [
         (
-            vertex_of[one.allocation], pool_of[one.pool], one.gpus, one.start, one.end, one.charged,
-            group_of.setdefault(one.id, len(group_of)),
+            vertex, pool, one.gpus, one.start, one.end, one.charged,
+            NO_ID if one.id is None else group_of.setdefault(one.id, len(group_of)),
         )
         for one in records
-        if one.allocation in vertex_of and one.pool in pool_of
+        if (vertex := vertex_of.get(one.allocation, -1)) >= 0
+        and (pool := pool_of.get(one.pool, -1)) >= 0
+        and not (orphans and orphans.get(one.allocation) == vertex)
     ]  # fmt: skip
     vertex, pool, gpus, start, end, charged, group = np.array(rows, dtype=np.int64).reshape(-1, 7).T
     return _Spells(vertex, pool, gpus, start, end, charged != 0, group)
 
 
-def _run_spells(snapshot: Snapshot, tree: BudgetTree, pools: Sequence[str], now: int) -> _Spells:
+def _run_spells(contract: Contract, tree: BudgetTree) -> _Spells:
     """What running work uses up to now, a promoted run from its promotion on; those still to begin end before they start."""
-    pool_of = {name: pool for pool, name in enumerate(pools)}
-    pool_of_node = {node.name: pool_of[node.pool] for node in snapshot.cluster.nodes if node.pool in pool_of}
-    rows: list[tuple[int, int, int, int, int, bool]] = []
-    for work in snapshot.workloads:
-        run = work.run
-        if run is None or run.start_time is None or (vertex := tree.leaf_of(work.allocation)) < 0:
-            continue
-        begin = run.start_time
-        if run.charged and run.charged_since is not None:
-            begin = max(begin, run.charged_since)
-        rows.append((vertex, pool_of_node[next(iter(run.placement))], work.gpus, begin, now, run.charged))
-    vertices, pool, gpus, start, end, charged = np.array(rows, dtype=np.int64).reshape(-1, 6).T
-    return _Spells(vertices, pool, gpus, start, end, charged.astype(np.bool_), np.full(len(rows), NO_ID, dtype=np.int64))
+    columns = contract.columns
+    leaf = columns.by_allocation(tree.leaf_of)
+    rows = (columns.running & (columns.start != NONE) & (leaf >= 0)).nonzero()[0]
+    start, charged = columns.start[rows], columns.charged[rows]
+    begin = np.where(charged, np.maximum(start, columns.charged_since[rows]), start)  # NONE is before everything
+    end, group = np.full(len(rows), contract.now), np.full(len(rows), NO_ID)
+    return _Spells(leaf[rows], contract.run_pool[rows], columns.gpus[rows], begin, end, charged, group)
 
 
 def _until(spells: _Spells, now: int) -> _Spells:
@@ -115,7 +116,8 @@ def _since(spells: _Spells, window_start: int) -> _Spells:
 
 def _between(spells: _Spells, start: IntArray, end: IntArray) -> _Spells:
     """The same spells with other ends, without those that are empty."""
-    return replace(spells, start=start, end=end).take(start < end)
+    left, cut = start < end, replace(spells, start=start, end=end)
+    return cut if left.all() else cut.take(left)
 
 
 def _join(parts: Sequence[_Spells]) -> _Spells:
@@ -124,6 +126,8 @@ def _join(parts: Sequence[_Spells]) -> _Spells:
 
 def _without_overlap(spells: _Spells) -> _Spells:
     """Shorten the spells of each id so that no second counts twice; those without an id stay as they are."""
+    if np.all(spells.group == NO_ID):
+        return spells
     copies = np.bincount(spells.group - NO_ID, minlength=1)[spells.group - NO_ID]
     alone = (spells.group == NO_ID) | (copies == 1)
     shared = spells.take(~alone)
@@ -159,9 +163,3 @@ def _decayed(until: IntArray, half_life: int, now: int) -> IntArray:
 def _rounded(total: IntArray) -> IntArray:
     """Whole GPU-seconds of sums in units of 2**-FRACTION_BITS."""
     return (total + (1 << (FRACTION_BITS - 1))) >> FRACTION_BITS
-
-
-def _by_vertex(spells: _Spells, amount: IntArray, shape: tuple[int, int]) -> IntArray:
-    total = np.zeros(shape, dtype=np.int64)
-    np.add.at(total, (spells.vertex, spells.pool), amount)
-    return total
