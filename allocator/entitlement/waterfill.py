@@ -11,7 +11,7 @@ instead of sorting: fill without clips, and whichever side is cut by more, the f
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd
 from typing import Any
@@ -61,7 +61,7 @@ class FillResult:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Siblings:
-    """The sets of one depth. Arrays by member have shape (num_members, num_pools), by set (num_sets, num_pools).
+    """Some sets of siblings. Arrays by member have shape (num_members, num_pools), by set (num_sets, num_pools).
 
     `low` and `high` are floor and demand in 1/1000 GPU. A level is `(span * x + unit * usage) / (unit * weight)` for x in
     1/1000 GPU: `span` and `unit` are the horizon and 1000 without their common divisor.
@@ -87,10 +87,18 @@ class _Siblings:
         """Values by set, repeated for each member."""
         return np.asarray(values[self.sets.owner])
 
+    def of(self, sets: SiblingSets) -> _Siblings:
+        """Those of one depth alone, of the siblings of all depths."""
+        rows = slice(sets.first - self.sets.first, sets.stop - self.sets.first)
+        return _Siblings(
+            sets, self.weight[rows], self.usage[rows], self.low[rows], self.high[rows], self.span, self.unit
+        )  # fmt: skip
+
     def first(self, num: int) -> _Siblings:
         """The first columns alone."""
-        columns = {name: getattr(self, name)[:, :num] for name in ("weight", "usage", "low", "high")}
-        return replace(self, **columns)
+        return _Siblings(
+            self.sets, self.weight[:, :num], self.usage[:, :num], self.low[:, :num], self.high[:, :num], self.span, self.unit
+        )  # fmt: skip
 
 
 def fill(
@@ -125,30 +133,25 @@ def fill(
     num_pools = len(capacity_milli)
     interior = np.zeros(demand.shape, dtype=np.bool_)
     level: ObjectArray = np.full(demand.shape, None, dtype=object)
-    given = np.zeros((len(tree), 2 * num_pools), dtype=np.int64)
     alarm = np.zeros(capacity_milli.shape, dtype=np.bool_)
     # With floors and without: side by side as if they were pools, for most of the time goes into calls.
-    used, wanted, first, least = (_twice(table) for table in (usage, demand, first_submit, floor))
+    capacity, used, wanted, first, least = map(_twice, (capacity_milli, usage, demand, first_submit, floor))
     least[:, num_pools:] = 0
-    weight: ObjectArray = np.tile(tree.weight, 2)
+    given = np.zeros(used.shape, dtype=np.int64)
     if tree.sets:
-        capacity = np.tile(capacity_milli, 2)
-        low, high = _floor_and_demand(tree, least, wanted)
-        given[ROOT] = np.maximum(low, np.minimum(capacity, high))
-        alarm = ((low >= capacity) & (high > capacity) & (low > 0))[:num_pools]
-    for sets in tree.sets:
-        rows = sets.rows
-        siblings = _siblings(sets, weight[rows], used[rows], least[rows], wanted[rows], horizon)
-        given[rows], filled = _fill_sets(siblings, given[sets.parents], first[rows])
+        siblings = _siblings(tree.every_set, _twice(tree.weight), used, least, wanted, horizon)
+        filled = _fill_down(tree, siblings, given, capacity, first)
+        low, high = (bound[: tree.sets[0].stop - 1, :num_pools].sum(axis=0) for bound in (siblings.low, siblings.high))
+        alarm = np.asarray((low >= capacity_milli) & (high > capacity_milli) & (low > 0), dtype=np.bool_)
         siblings, filled = siblings.first(num_pools), filled.first(num_pools)
-        level[rows], interior[rows] = siblings.spread(_levels(siblings, filled)), filled.interior
+        level[1:], interior[1:] = siblings.spread(_levels(siblings, filled)), filled.interior
     entitled, owed = (frozen(half.copy()) for half in np.hsplit(given, 2))
     return FillResult(entitled=entitled, owed=owed, level=frozen(level), interior=frozen(interior), alarm=frozen(alarm))
 
 
-def _twice(table: IntArray) -> IntArray:
+def _twice(table: Integers) -> Integers:
     """The columns, and the same again."""
-    return np.tile(table, 2)
+    return np.concatenate([table, table], axis=-1)
 
 
 def hand_out(
@@ -167,25 +170,33 @@ def hand_out(
     """
     given = np.zeros_like(demand, dtype=np.int64)
     if tree.sets:
-        low, high = _floor_and_demand(tree, floor, demand)
-        given[ROOT] = np.maximum(low, np.minimum(capacity_milli, high))
-    for sets in tree.sets:
-        rows = sets.rows
-        siblings = _siblings(sets, weight[rows], usage[rows], floor[rows], demand[rows], horizon)
-        given[rows], _ = _fill_sets(siblings, given[sets.parents], first_submit[rows])
+        siblings = _siblings(tree.every_set, weight, usage, floor, demand, horizon)
+        _fill_down(tree, siblings, given, capacity_milli, first_submit)
     return frozen(given)
 
 
-def _floor_and_demand(tree: BudgetTree, floor: IntArray, demand: IntArray) -> tuple[IntArray, IntArray]:
-    """What the children of the root have at least, and take at most, together: 1/1000 GPU, shape (num_columns,)."""
-    top = tree.sets[0].rows
-    return MILLI * floor[top].sum(axis=0), MILLI * demand[top].sum(axis=0)
+def _fill_down(
+    tree: BudgetTree, siblings: _Siblings, given: IntArray, capacity_milli: IntArray, first_submit: IntArray
+) -> _Filled:
+    """Write what every vertex gets, the root first; returns how the sets of all depths were filled.
+
+    `given` has shape (num_vertices, num_columns) and `siblings` those of all depths. The root has at least what its children
+    have at least, and takes at most what they take, together.
+    """
+    top = siblings.of(tree.sets[0])
+    given[ROOT] = np.maximum(top.low.sum(axis=0), np.minimum(capacity_milli, top.high.sum(axis=0)))
+    parts = []
+    for sets in tree.sets:
+        given[sets.rows], filled = _fill_sets(siblings.of(sets), given[sets.parents], first_submit[sets.rows])
+        parts.append(filled)
+    return _Filled(*(np.concatenate([getattr(part, name) for part in parts]) for name in _Filled.__slots__))
 
 
 def _siblings(
     sets: SiblingSets, weight: ObjectArray, usage: IntArray, floor: IntArray, demand: IntArray, horizon: int
 ) -> _Siblings:
-    """Choose the narrowest exact number type for one depth."""
+    """The siblings of these sets, of tables with a row for each vertex, in the narrowest exact number type."""
+    weight, usage, floor, demand = (table[sets.rows] for table in (weight, usage, floor, demand))
     divisor = gcd(horizon, MILLI)
     span, unit = horizon // divisor, MILLI // divisor
     sums = [np.add.reduceat(values.astype(np.float64), sets.starts, axis=0) for values in (weight, usage, demand)]
@@ -224,25 +235,28 @@ def _fill_sets(siblings: _Siblings, handed_out: IntArray, first_submit: IntArray
     """What each member of the sets of one depth gets, and what its level follows from."""
     heavy = siblings.weight > 0
     low, high = siblings.low, siblings.high
+    rises = low < high
     rest = handed_out - siblings.total(np.where(heavy, 0, low))
     least, most = (siblings.total(np.where(heavy, bound, 0)) for bound in (low, high))
     sated = rest >= most
     between = ~sated & (rest > least)
     given = np.where(heavy & siblings.spread(sated), high, low)
-    rising = heavy & (low < high)
-    filled = _settle(siblings, given, rising & siblings.spread(between), rest)
+    filled = _settle(siblings, given, rises & heavy & siblings.spread(between), rest)
+    waiting = rises & ~heavy
+    if not waiting.any():
+        return filled.given, filled
     left = rest - siblings.total(np.where(heavy, filled.given, 0))
-    return filled.given + _serve_in_order(siblings, ~heavy & (low < high), np.maximum(left, 0), first_submit), filled
+    return filled.given + _serve_in_order(siblings, waiting, np.maximum(left, 0), first_submit), filled
 
 
 def _settle(siblings: _Siblings, given: Integers, free: BoolArray, rest: Integers) -> _Filled:
     """Fill the free members, whose floors and demands lie on both sides of what there is, up to one level."""
     weight, usage, low, high = siblings.weight, siblings.usage, siblings.low, siblings.high
-    settled = ~siblings.any(free)
-    given = np.where(free, 0, given)
     if not free.any():
         nothing = np.zeros_like(rest)
         return _Filled(given, free, nothing, nothing)
+    settled = ~siblings.any(free)
+    given = np.where(free, 0, given)
     rest = np.where(settled, 0, rest - siblings.total(np.where(weight > 0, given, 0)))
     while True:
         weights = siblings.total(np.where(free, weight, 0))
