@@ -15,6 +15,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from itertools import chain, pairwise
 from math import gcd
 
@@ -169,81 +170,79 @@ def build_curves(
     if not policy.weights.unfairness:
         return {}
     contributes = _contributing(tree, demand)
-    depth = _contributing_on_path(tree, contributes)
+    depth = tree.most_of(tree.sum_down(contributes.astype(np.int64)))  # contributing vertices on the longest path
     weights = _weights_with_demand(tree, demand)
-    tops = _highest_levels(tree, policy.horizon, usage, held, fill)
+    levels = _Levels(tree, policy.horizon, usage, fill)
+    tops = _highest_levels(tree, held, fill, levels)
     full = MILLI * policy.planning_step * policy.weights.unfairness
-    units = {int(count): full / int(count) for count in np.unique(depth[contributes])}
-    owed, used, number, parents = (array.tolist() for array in (fill.entitled, usage, depth, tree.parent))
+    units = {count: (full / count).as_integer_ratio() for count in set(depth[contributes].tolist())}
+    owed, number, parents, most = (array.tolist() for array in (fill.entitled, depth, tree.parent, capacity))
     curves = {}
-    for vertex, pool in np.argwhere(contributes).tolist():
+    for vertex, pool in zip(*(index.tolist() for index in contributes.nonzero()), strict=True):
         parent = parents[vertex]
-        weight, total, entitled = tree.weight[vertex, pool], weights[parent, pool], owed[vertex][pool]
+        weight, total = tree.weight[vertex, pool], weights[parent, pool]
         share = _share_without_memory(owed[parent][pool], weight, total)
-        debt: Ratio = (0, 1)
-        if weight > 0:
-            own = _level(fill, vertex, pool, used[vertex][pool], weight, policy.horizon)
-            debt = _debt(tops[parent, pool], own, weight, share, policy)
-        deviation = _deviation(entitled, units[number[vertex][pool]], debt, share, quadratic=weight > 0 or total == 0)
-        curves[vertex, pool] = _interpolation(deviation, int(capacity[pool]))
+        debt: Ratio = _debt(tops[parent, pool], levels.of(vertex, pool), weight, share, policy) if weight > 0 else (0, 1)
+        quadratic = weight > 0 or total == 0
+        curves[vertex, pool] = _curve(owed[vertex][pool], units[number[vertex][pool]], debt, share, quadratic, most[pool])
     return curves
 
 
 def _contributing(tree: BudgetTree, demand: IntArray) -> BoolArray:
     """True for vertices that have demand and a sibling with demand."""
-    asks = demand > 0
+    asks, sets = demand > 0, tree.every_set
     contributes = np.zeros_like(asks)
-    for level in tree.sets:
-        several = np.add.reduceat(asks[level.rows].astype(np.int64), level.starts, axis=0) > 1
-        contributes[level.rows] = asks[level.rows] & several[level.owner]
+    if len(sets.starts):
+        several = np.add.reduceat(asks[sets.rows].astype(np.int64), sets.starts, axis=0) > 1
+        contributes[sets.rows] = asks[sets.rows] & several[sets.owner]
     return contributes
-
-
-def _contributing_on_path(tree: BudgetTree, contributes: BoolArray) -> IntArray:
-    """The largest number of contributing vertices on a path from the root to a leaf through each vertex."""
-    above = contributes.astype(np.int64)
-    below = np.zeros_like(above)
-    for level in reversed(tree.sets):
-        longest = contributes[level.rows] + below[level.rows]
-        below[level.parents] = np.maximum.reduceat(longest, level.starts, axis=0)
-    for level in tree.sets:
-        above[level.rows] += above[level.parents][level.owner]
-    return above + below
 
 
 def _weights_with_demand(tree: BudgetTree, demand: IntArray) -> ObjectArray:
     """The sum of the weights of the children that have demand."""
     weights: ObjectArray = np.zeros(demand.shape, dtype=object)
     asking: npt.NDArray[np.object_] = np.where(demand > 0, tree.weight, 0)
-    for level in tree.sets:
-        weights[level.parents] = np.add.reduceat(asking[level.rows], level.starts, axis=0)
+    sets = tree.every_set
+    if len(sets.starts):
+        weights[sets.parents] = np.add.reduceat(asking[sets.rows], sets.starts, axis=0)
     return weights
 
 
-def _highest_levels(
-    tree: BudgetTree, horizon: int, usage: IntArray, held: IntArray, fill: FillResult
-) -> dict[tuple[int, int], Ratio]:
+class _Levels:
+    """(u + H e) / w of single vertices, before e was rounded."""
+
+    def __init__(self, tree: BudgetTree, horizon: int, usage: IntArray, fill: FillResult) -> None:
+        self._weight, self._horizon = tree.weight, horizon
+        self._interior, self._level = fill.interior.tolist(), fill.level
+        self._usage, self._entitled = usage.tolist(), fill.entitled.tolist()
+
+    def of(self, vertex: int, pool: int) -> Ratio:
+        """That of one vertex in one pool."""
+        if self._interior[vertex][pool]:
+            level: Fraction = self._level[vertex, pool]
+            return level.numerator, level.denominator
+        held = self._entitled[vertex][pool] // MILLI
+        return self._usage[vertex][pool] + self._horizon * held, self._weight[vertex, pool]
+
+
+def _highest_levels(tree: BudgetTree, held: IntArray, fill: FillResult, levels: _Levels) -> dict[tuple[int, int], Ratio]:
     """L' of the children of each vertex: their level, or that of a sibling which held more than it is owed, if higher."""
-    tops: dict[tuple[int, int], Ratio] = {}
-    for level in tree.sets:
-        for group, pool in np.argwhere(fill.level[level.first + level.starts] != None).tolist():  # noqa: E711 (by element)
-            tops[int(level.parents[group]), pool] = fill.level[level.first + level.starts[group], pool].as_integer_ratio()
+    sets = tree.every_set
+    by_set = fill.level[sets.first + sets.starts].tolist()
+    tops: dict[tuple[int, int], Ratio] = {
+        (parent, pool): level.as_integer_ratio()
+        for parent, row in zip(sets.parents.tolist(), by_set, strict=True)
+        for pool, level in enumerate(row)
+        if level is not None
+    }
     # Those inside their bounds sit at the level itself.
     over = (MILLI * held > fill.entitled) & (tree.weight > 0) & ~fill.interior
-    for vertex, pool in np.argwhere(over).tolist():
+    for vertex, pool in zip(*(index.tolist() for index in over.nonzero()), strict=True):
         if (place := (int(tree.parent[vertex]), pool)) in tops:
-            own = _level(fill, vertex, pool, int(usage[vertex, pool]), tree.weight[vertex, pool], horizon)
+            own = levels.of(vertex, pool)
             if own[0] * tops[place][1] > tops[place][0] * own[1]:
                 tops[place] = own
     return tops
-
-
-def _level(fill: FillResult, vertex: int, pool: int, usage: int, weight: int, horizon: int) -> Ratio:
-    """(u + H e) / w of one vertex, before e was rounded."""
-    if fill.interior[vertex, pool]:
-        level: Fraction = fill.level[vertex, pool]
-        return level.numerator, level.denominator
-    return usage + horizon * (int(fill.entitled[vertex, pool]) // MILLI), weight
 
 
 def _share_without_memory(milli: int, weight: int, total: int) -> Ratio:
@@ -265,18 +264,25 @@ def _debt(top: Ratio, own: Ratio, weight: int, share: Ratio, policy: Policy) -> 
     return limit if behind * limit[1] > limit[0] * unit else (behind, unit)
 
 
-def _deviation(entitled: int, unit: Fraction, debt: Ratio, share: Ratio, *, quadratic: bool) -> _Deviation:
-    """Bring all coefficients to one denominator; `unit` is K in 1/1000 GPU-second per GPU."""
+@lru_cache(maxsize=1 << 14)
+def _curve(entitled: int, unit: Ratio, debt: Ratio, share: Ratio, quadratic: bool, capacity: int) -> Curve:
+    """The curve of one vertex; `unit` is K in 1/1000 GPU-second per GPU. Many recur from one epoch to the next."""
+    return _interpolation(_deviation(entitled, unit, debt, share, quadratic), capacity)
+
+
+def _deviation(entitled: int, unit: Ratio, debt: Ratio, share: Ratio, quadratic: bool) -> _Deviation:
+    """Bring all coefficients to one denominator."""
+    price, price_unit = unit
     behind, debt_unit = debt
     gpus, share_unit = share
-    common = unit.numerator * debt_unit * 2 * MILLI * gpus * share_unit
+    common = price * debt_unit * 2 * MILLI * gpus * share_unit
     return _Deviation(
         entitled=entitled,
         linear=common // debt_unit * (debt_unit + behind),
-        square=unit.numerator * debt_unit * share_unit**2 if quadratic else 0,
+        square=price * debt_unit * share_unit**2 if quadratic else 0,
         knee=(MAX_QUADRATIC_SLOPE * MILLI * gpus, share_unit),
         above=common * ABOVE.numerator // ABOVE.denominator,
-        scale=unit.denominator * debt_unit * 2 * MILLI**2 * gpus * share_unit,
+        scale=price_unit * debt_unit * 2 * MILLI**2 * gpus * share_unit,
     )
 
 

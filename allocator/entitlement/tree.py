@@ -159,10 +159,24 @@ class BudgetTree:
         total: npt.NDArray[Any] = running[self.subtrees.stop] - running[self.subtrees.start]
         return total
 
+    def sum_down(self, values: IntArray) -> IntArray:
+        """Sums of values by vertex over the path from the root to each vertex, shape (num_vertices, ...), as a new array."""
+        change = np.zeros((len(values) + 1, *values.shape[1:]), dtype=values.dtype)
+        change[self.subtrees.start] = values
+        np.subtract.at(change, self.subtrees.stop, values)
+        return np.asarray(np.cumsum(change, axis=0)[self.subtrees.start])
+
     def least_of(self, values: IntArray) -> IntArray:
         """Subtree minima of values by vertex, shape (num_vertices, ...), as a new array."""
+        return self._of_subtrees(np.minimum, values)
+
+    def most_of(self, values: IntArray) -> IntArray:
+        """Subtree maxima."""
+        return self._of_subtrees(np.maximum, values)
+
+    def _of_subtrees(self, ufunc: np.ufunc, values: IntArray) -> IntArray:
         beyond = np.concatenate([values[self.subtrees.order], values[:1]])  # `stop` may be the number of vertices
-        return np.asarray(np.minimum.reduceat(beyond, self.subtrees.bounds, axis=0)[::2])
+        return np.asarray(ufunc.reduceat(beyond, self.subtrees.bounds, axis=0)[::2])
 
 
 def build_tree(budgets: Sequence[Allocation], pools: Sequence[str], orphans: Sequence[str] = ()) -> BudgetTree:
