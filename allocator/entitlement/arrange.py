@@ -61,7 +61,7 @@ class _Arranger:
         snapshot, layout, contract = facts.snapshot, facts.layout, facts.contract
         self.now, self.policy = snapshot.now, snapshot.policy
         self.available: IntArray = facts.market.available.copy()
-        releases = read_releases(snapshot.workloads, layout, contract, self.policy.notice, self.now)
+        releases = read_releases(layout, contract, self.policy.notice, self.now)
         self.planner = Planner(layout, self.now, releases, self.policy.protection_cap)
         self.begun = _just_started(facts)
         held = {one.workload for one in snapshot.reservations}

@@ -16,7 +16,7 @@ from allocator.entitlement.funding import Funds, fund_in_order, promises
 from allocator.entitlement.healthy import Health, HealthCheck
 from allocator.entitlement.places import NO_LEAF, NO_POOL, Places
 from allocator.entitlement.tree import BudgetTree
-from allocator.topology import BoolArray, IntArray, Layout
+from allocator.topology import BoolArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,17 +40,17 @@ class Claimants:
 
 
 def read_claimants(
-    snapshot: Snapshot, layout: Layout, tree: BudgetTree, contract: Contract, places: Places, installed: IntArray, funds: Funds,
-    reserved: Set[str],
+    snapshot: Snapshot, tree: BudgetTree, contract: Contract, places: Places, installed: IntArray, funds: Funds,
+    reserved: Set[str], check: HealthCheck,
 ) -> Claimants:  # fmt: skip
     """Walk the queue: what cannot be placed is out, the express lane comes first, the rest is funded in order.
 
-    `reserved` are the ids of gangs that reservations are kept for.
+    `reserved` are the ids of gangs that reservations are kept for; `check` knows the nodes as they are now.
     """
     works, policy = snapshot.workloads, snapshot.policy
     # What counts as demand must not change with the promises of this very instant, so it asks for those before them.
     promise = promises(works, contract, places, tree, funds.available_before, policy)
-    health, kind = HealthCheck(layout, snapshot.now).judge_all(works, contract.columns.request, promise)
+    health, kind = check.judge_all(works, contract.columns.request, promise)
     impossible = _impossible(snapshot, places, health, kind)
     decidable = ~_mask(list(impossible), len(works)) & (places.leaf != NO_LEAF) & (places.home != NO_POOL)
     wants = contract.waiting_before | ~contract.charged_before

@@ -19,7 +19,8 @@ from allocator.entitlement.demand import Demand, add_up, installed_gpus, schedul
 from allocator.entitlement.entitled import Claims, large_gangs, mark_entitled
 from allocator.entitlement.express import open_to
 from allocator.entitlement.facts import Facts
-from allocator.entitlement.funding import Funds, promises, read_funds
+from allocator.entitlement.funding import Funds, budgets, promises, read_funds
+from allocator.entitlement.healthy import HealthCheck
 from allocator.entitlement.model import Entitlement, Forced, Market, WorkTable
 from allocator.entitlement.moves import movable
 from allocator.entitlement.patience import waits_for_leavers
@@ -63,8 +64,10 @@ def _entitle(snapshot: Snapshot, like: Entitlement | None, reserved: Set[str]) -
     installed, schedulable = installed_gpus(layout), schedulable_gpus(layout, contract)
     places = find_places(layout, tree, contract, installed)
     usage = window_usage(snapshot, tree, layout.pools, snapshot.now, contract)
-    funds = read_funds(contract, places, tree, installed, usage[0], snapshot.policy, snapshot.now)
-    claimants = read_claimants(snapshot, layout, tree, contract, places, installed, funds, reserved)
+    budget = _budget(snapshot.policy, tree, installed, like)
+    funds = read_funds(contract, places, tree, budget, usage[0], snapshot.now)
+    check = HealthCheck(layout, snapshot.now) if like is None else like.health.at(layout, snapshot.now)
+    claimants = read_claimants(snapshot, tree, contract, places, installed, funds, reserved, check)
     demand = add_up(contract, places, claimants.funded, tree, len(layout.pools))
     market, alarm = _market(snapshot.policy, tree, installed, schedulable, usage, funds, demand)
     claims = _claims(snapshot.policy, contract, places, claimants, market)
@@ -92,6 +95,7 @@ def _entitle(snapshot: Snapshot, like: Entitlement | None, reserved: Set[str]) -
         lapsing=found.lapsing,
         columns=columns,
         placements=contract.placements,
+        health=check,
         texts=Texts() if like is None else like.texts,
     )
     moves = movable(ent, contract, claimants.placeable)
@@ -106,6 +110,18 @@ def _tree(snapshot: Snapshot, layout: Layout, columns: Columns, like: Entitlemen
     if like is not None and same and sorted(like.tree.orphans) == orphans:
         return like.tree
     return build_tree(snapshot.budgets, layout.pools, orphans)
+
+
+def _budget(policy: Policy, tree: BudgetTree, installed: IntArray, like: Entitlement | None) -> IntArray:
+    """The budgets: those of another instant, if they come to the same."""
+    if (
+        like is not None
+        and like.tree is tree
+        and like.snapshot.policy == policy
+        and np.array_equal(like.market.installed, installed)
+    ):
+        return like.market.budget
+    return budgets(tree, installed, policy)
 
 
 def _with_limits(layout: Layout, found: Arrangement) -> Layout:

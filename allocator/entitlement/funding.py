@@ -27,19 +27,16 @@ class Funds:
 
 
 def read_funds(
-    contract: Contract, places: Places, tree: BudgetTree, installed: IntArray, usage: IntArray, policy: Policy, now: int
+    contract: Contract, places: Places, tree: BudgetTree, budget: IntArray, usage: IntArray, now: int
 ) -> Funds:
-    """Budgets, what protected runs are still promised, and what is left for new promises.
+    """What protected runs are still promised of their budgets, and what is left for new promises.
 
     `available_before` is what was left before the promises made at `now`.
     """
-    budget = budgets(tree, installed, policy)
     counts = contract.protected & (contract.forced == Forced.NONE)
-    old = _outstanding(contract, places.leaf, counts & ~contract.new_promise, tree, budget.shape, now)
-    new = _outstanding(contract, places.leaf, counts & contract.new_promise, tree, budget.shape, now)
-    before = np.where(budget == NO_BUDGET, 0, np.maximum(0, budget - usage - old))
-    after = np.where(budget == NO_BUDGET, 0, np.maximum(0, budget - usage - old - new))
-    return Funds(budget=budget, outstanding=old + new, available=after, available_before=before)
+    old, both = np.hsplit(_outstanding(contract, places.leaf, counts, tree, budget.shape[1], now), 2)
+    before, after = (np.where(budget == NO_BUDGET, 0, np.maximum(0, budget - usage - promised)) for promised in (old, both))
+    return Funds(budget=budget, outstanding=both, available=after, available_before=before)
 
 
 def budgets(tree: BudgetTree, installed: IntArray, policy: Policy) -> IntArray:
@@ -54,14 +51,19 @@ def budgets(tree: BudgetTree, installed: IntArray, policy: Policy) -> IntArray:
 
 
 def _outstanding(
-    contract: Contract, leaf: IntArray, counts: BoolArray, tree: BudgetTree, shape: tuple[int, ...], now: int
+    contract: Contract, leaf: IntArray, counts: BoolArray, tree: BudgetTree, num_pools: int, now: int
 ) -> IntArray:
-    """GPU-seconds that these runs are still promised, by subtree."""
-    rows = np.flatnonzero(counts)
+    """GPU-seconds that these runs are still promised, by subtree: without the promises made at `now`, and with them.
+
+    Shape (num_vertices, 2 * num_pools).
+    """
+    rows = counts.nonzero()[0]
     left = contract.protected_until[rows] - np.maximum(now, contract.start[rows])
-    owed = np.zeros(shape, dtype=np.int64)
-    np.add.at(owed, (leaf[rows], contract.run_pool[rows]), contract.gpus[rows] * np.maximum(left, 0))
-    return tree.sum_up(owed)
+    owed, old = contract.gpus[rows] * np.maximum(left, 0), ~contract.new_promise[rows]
+    total = np.zeros((len(tree), 2 * num_pools), dtype=np.int64)
+    np.add.at(total, (leaf[rows], num_pools + contract.run_pool[rows]), owed)
+    np.add.at(total, (leaf[rows[old]], contract.run_pool[rows[old]]), owed[old])
+    return tree.sum_up(total)
 
 
 def promises(

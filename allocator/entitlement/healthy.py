@@ -8,10 +8,12 @@ from typing import NamedTuple
 import numpy as np
 
 from allocator.domain import Reason, Workload
+from allocator.entitlement.requests import request_of
 from allocator.topology import (
     CPUS,
     GPUS,
     MEMORY,
+    MOST_ANSWERS,
     NEVER,
     BoolArray,
     IntArray,
@@ -37,14 +39,24 @@ class Health(NamedTuple):
 
 
 class HealthCheck:
-    """Judges workloads by class, and remembers: most workloads look like many others."""
+    """Judges workloads by class, and remembers: most workloads look like many others.
+
+    Without announced drains nothing depends on the clock, so that what it remembers holds as long as the nodes are as they are.
+    """
 
     def __init__(self, layout: Layout, now: int) -> None:
         self._layout = layout
         self._now = now
         self._deadlines_matter = bool((layout.deadline[layout.accepting] < NEVER).any())
+        self._known: dict[Hashable, Health] = {}
         self._room: dict[Hashable, IntArray] = {}
         self._largest: dict[Hashable, int] = {}
+
+    def at(self, layout: Layout, now: int) -> HealthCheck:
+        """A check of these nodes at this instant: itself, with all it knows, where its answers are the same."""
+        same = layout.index is self._layout.index and np.array_equal(layout.accepting, self._layout.accepting)
+        clock = self._deadlines_matter or bool((layout.deadline[layout.accepting] < NEVER).any())
+        return self if same and not clock and len(self._known) < MOST_ANSWERS else HealthCheck(layout, now)
 
     def judge_all(self, works: Sequence[Workload], request: IntArray, promise: IntArray) -> tuple[list[Health], IntArray]:
         """The health of each class of workloads, and the class of each, shape (num_workloads,).
@@ -57,9 +69,13 @@ class HealthCheck:
         return [self._of(works[row], int(seconds[row])) for row in first.tolist()], kind
 
     def _of(self, work: Workload, promise: int) -> Health:
-        labels = tuple(sorted(work.node_labels.items())) if work.node_labels else ()
-        nodes = (work.pools, labels, work.exclude_nodes, work.gpus_per_task, work.cpus_per_task, work.memory_gib_per_task)
-        return self._judge(work, nodes, promise)
+        key = request_of(work), promise
+        found = self._known.get(key)
+        if found is None:
+            labels = tuple(sorted(work.node_labels.items())) if work.node_labels else ()
+            nodes = (work.pools, labels, work.exclude_nodes, work.gpus_per_task, work.cpus_per_task, work.memory_gib_per_task)
+            found = self._known[key] = self._judge(work, nodes, promise)
+        return found
 
     def _judge(self, work: Workload, nodes: Hashable, promise: int) -> Health:
         layout = self._layout

@@ -13,6 +13,7 @@ from allocator.domain import Lapse, Snapshot
 from allocator.entitlement.columns import Columns
 from allocator.entitlement.curve import Curve
 from allocator.entitlement.forced import Forced
+from allocator.entitlement.healthy import HealthCheck
 from allocator.entitlement.placements import Placements
 from allocator.entitlement.reserved import Reserved
 from allocator.entitlement.tree import BudgetTree
@@ -151,7 +152,8 @@ class Entitlement:
     at now still has to be taken off. `warnings` are for people. `reserved` are the reservations that stand, in the order of
     their claim; `own_limit` says by row until when their gangs may be promised each node, shape (num_nodes,), in place of
     `layout.promise_by`. `lapsing` are the leases that are protected after this decision.
-    `columns` are what the workloads say of themselves, `placements` where they lie;
+    `columns` are what the workloads say of themselves, `placements` where they lie,
+    `health` what the empty cluster says to them;
     `texts` is what is known of the parts of the snapshot as text, for its digest.
     """
 
@@ -162,6 +164,7 @@ class Entitlement:
     works: WorkTable
     columns: Columns
     placements: Placements
+    health: HealthCheck
     express_room: IntArray
     warnings: tuple[str, ...]
     reserved: tuple[Reserved, ...] = ()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from allocator.domain import Workload
 from allocator.entitlement.contract import Contract
 from allocator.entitlement.model import Forced
 from allocator.topology import BoolArray, IntArray, Layout
@@ -37,31 +36,27 @@ class Releases:
         self.row, self.node, self.actual = saved
 
 
-def read_releases(works: Sequence[Workload], layout: Layout, contract: Contract, notice: int, now: int) -> Releases:
+def read_releases(layout: Layout, contract: Contract, notice: int, now: int) -> Releases:
     """Promises of everything that runs, but for starts and promotions at this very instant.
 
     A victim that is leaving is gone at its time; one that is overdue is expected to need another notice. An ordered start
     is fixed until it has begun.
     """
-    row = np.zeros(len(works), dtype=np.int64)
-    holds = contract.protected & (contract.forced == Forced.NONE) & ~made_now(contract, now)
-    row[holds] = contract.protected_until[holds]
-    ordered = contract.ordered & (contract.forced == Forced.NONE)
+    row = np.zeros(len(contract.running), dtype=np.int64)
+    stays, made = contract.forced == Forced.NONE, made_now(contract, now)
+    holds = contract.protected & stays
+    early = holds & ~made
+    row[early] = contract.protected_until[early]
+    ordered = contract.ordered & stays
     row[ordered] = np.maximum(row[ordered], contract.start[ordered] + 1)
+    leaves = contract.columns.leaves[contract.terminating]
+    row[contract.terminating] = np.where(leaves > now, leaves, now + max(1, notice))
+    places = contract.placements
+    here, late = places.node[places.present], places.row[places.present]
     node = np.zeros(len(layout.names), dtype=np.int64)
-    for index in np.flatnonzero((row > 0) | contract.terminating).tolist():
-        run = works[index].run
-        if run is None:
-            continue
-        if run.terminating_until is not None:
-            row[index] = run.terminating_until if run.terminating_until > now else now + max(1, notice)
-        where = [layout.index[name] for name in run.placement]
-        node[where] = np.maximum(node[where], row[index])
+    np.maximum.at(node, here, row[late])
     actual = node.copy()
-    for index in np.flatnonzero(contract.protected & (contract.forced == Forced.NONE) & made_now(contract, now)).tolist():
-        run = works[index].run
-        where = [] if run is None else [layout.index[name] for name in run.placement]
-        actual[where] = np.maximum(actual[where], contract.protected_until[index])
+    np.maximum.at(actual, here, np.where(holds & made, contract.protected_until, 0)[late])
     return Releases(row, node, actual)
 
 

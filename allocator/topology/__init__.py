@@ -13,7 +13,7 @@ from allocator.topology.fit import (
     suitable,
     tasks_per_node,
 )
-from allocator.topology.layout import CPUS, GPUS, MEMORY, NEVER, UNLIMITED, BoolArray, IntArray, Layout
+from allocator.topology.layout import CPUS, GPUS, MEMORY, MOST_ANSWERS, NEVER, UNLIMITED, BoolArray, IntArray, Layout
 from allocator.topology.once import once
 from allocator.topology.place import place_tasks, pool_order
 
@@ -21,6 +21,7 @@ __all__ = [
     "CPUS",
     "GPUS",
     "MEMORY",
+    "MOST_ANSWERS",
     "NEVER",
     "UNLIMITED",
     "BoolArray",
