@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from operator import attrgetter, is_
+from itertools import islice
+from operator import attrgetter, le
 from typing import Any, TypeVar
 
 from allocator.domain.budgets import Allocation, UsageRecord
@@ -77,8 +78,10 @@ Part = TypeVar("Part")
 
 def _sorted(parts: tuple[Part, ...], key: Callable[[Part], Any]) -> tuple[Part, ...]:
     """The parts in order: the very same tuple if they stand in order."""
-    ordered = sorted(parts, key=key)
-    return parts if all(map(is_, parts, ordered)) else tuple(ordered)
+    keys = list(map(key, parts))
+    if all(map(le, keys, islice(keys, 1, None))):
+        return parts
+    return tuple(sorted(parts, key=key))
 
 
 def _usage_key(record: UsageRecord) -> tuple[str, str, str, int, int, int, bool]:

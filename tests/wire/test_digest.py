@@ -53,7 +53,15 @@ def test_texts_remember_no_more_than_the_last_snapshot() -> None:
     texts, snapshot = Texts(), World.new(1).snapshot
     texts.digest(snapshot)
     texts.digest(replace(snapshot, workloads=snapshot.workloads[1:], usage=()))
-    lists = {id(snapshot.cluster.nodes), id(snapshot.budgets)}
-    works = {id(part) for part in snapshot.workloads[1:]}
-    assert {id(snapshot.workloads[0]), id(snapshot.workloads)}.isdisjoint(texts._known)
-    assert lists | works <= texts._known.keys()
+    assert texts._known["workloads"].parts.keys() == {id(part) for part in snapshot.workloads[1:]}
+    assert not texts._known["usage"].parts
+    assert texts._known["nodes"].value is snapshot.cluster.nodes
+    assert texts._known["budgets"].value is snapshot.budgets
+
+
+def test_a_part_that_stands_twice_is_written_twice() -> None:
+    snapshot = World.new(1).snapshot
+    twice = replace(snapshot, budgets=(snapshot.budgets[0], *snapshot.budgets))
+    texts = Texts()
+    assert texts.digest(twice) == whole(twice)
+    assert texts.digest(snapshot) == whole(snapshot)
