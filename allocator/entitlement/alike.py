@@ -34,13 +34,14 @@ def start_classes(ent: Entitlement) -> IntArray:
 def number_classes(*columns: IntArray | BoolArray) -> IntArray:
     """A number for each row, equal where all columns are equal, in their lexicographic order."""
     code, most = np.zeros(len(columns[0]), dtype=np.int64), 0
-    for column in columns:
-        value = column.astype(np.int64)
-        value -= value.min(initial=0)
-        if (most + 1) * (int(value.max(initial=0)) + 1) >= SAFE:
+    for column in columns if len(code) else ():
+        low, high = int(column.min()), int(column.max())
+        if low == high:
+            continue
+        value, span = column.astype(np.int64) - low, high - low + 1
+        if (most + 1) * span >= SAFE:
             code, value = _dense(code), _dense(value)
-            most = int(code.max(initial=0))
-        span = int(value.max(initial=0)) + 1
+            most, span = int(code.max()), int(value.max()) + 1
         code, most = code * span + value, (most + 1) * span - 1
     return _dense(code)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from typing import NamedTuple
 
 import numpy as np
 
@@ -15,8 +14,10 @@ from allocator.entitlement.contract import Contract
 from allocator.entitlement.entitled import level_ranks
 from allocator.entitlement.model import Entitlement
 from allocator.entitlement.places import Places
+from allocator.entitlement.requests import request_of
+from allocator.entitlement.spreads import SpreadCosts
 from allocator.entitlement.tree import BudgetTree, frozen
-from allocator.topology import BoolArray, IntArray, Layout, fewest_domains, once
+from allocator.topology import MOST_ANSWERS, BoolArray, IntArray, Layout, fewest_domains, once
 
 UNIT = 1000
 """Units of the objective in a GPU-second."""
@@ -157,28 +158,17 @@ def _scaled(unit: Fraction, factor: IntArray, divisor: IntArray) -> IntArray:
     return np.asarray((2 * numerator + denominator) // (2 * denominator), dtype=np.int64)
 
 
-class SpreadCosts(NamedTuple):
-    """Of one gang in one pool, by level, shape (num_levels,): the cost of each further domain, and how many cost nothing."""
-
-    per_domain: IntArray
-    fewest: IntArray
-
-
 def spread_costs(entitlement: Entitlement, row: int, pool: int) -> SpreadCosts:
     """What the gang pays for each domain that it touches beyond the fewest possible in an empty pool."""
-    known, key = _known_spreads(entitlement), (int(entitlement.works.request[row]), pool)
+    work, known = entitlement.snapshot.workloads[row], entitlement.spreads
+    key = request_of(work), pool
     found = known.get(key)
     if found is None:
-        work = entitlement.snapshot.workloads[row]
+        if len(known) >= MOST_ANSWERS:
+            known.clear()
         costs = _costs_per_domain(entitlement, work.gpus, work.topology.preferred)
         found = known[key] = SpreadCosts(costs, fewest_domains(entitlement.layout, work, pool))
     return found
-
-
-@once
-def _known_spreads(entitlement: Entitlement) -> dict[tuple[int, int], SpreadCosts]:
-    """By request and pool, as far as somebody has asked."""
-    return {}
 
 
 @once
@@ -188,15 +178,19 @@ def spread_of_runs(entitlement: Entitlement) -> IntArray:
     spread = np.zeros(len(works.gpus), dtype=np.int64)
     row, node = places.row[places.present], places.node[places.present]
     gangs = np.flatnonzero(np.bincount(row, minlength=len(spread)) > 1)
-    _, first, kind = np.unique(
-        np.stack([works.request[gangs], works.run_pool[gangs]]), axis=1, return_index=True, return_inverse=True
-    )
+    if not len(gangs):
+        return frozen(spread)
+    code = works.request[gangs] * len(entitlement.layout.pools) + works.run_pool[gangs]
+    _, first, kind = np.unique(code, return_index=True, return_inverse=True)
     prices = [spread_costs(entitlement, one, int(works.run_pool[one])) for one in gangs[first].tolist()]
     levels = entitlement.layout.domain
-    costs, fewest = np.array(prices, dtype=np.int64).reshape(-1, 2, len(levels))[kind.reshape(-1)].transpose(1, 2, 0)
+    costs, fewest = np.array(prices, dtype=np.int64).reshape(-1, 2, len(levels))[kind].transpose(1, 2, 0)
+    several = np.isin(row, gangs)
+    gang, node = np.searchsorted(gangs, row[several]), node[several]
     for price, least, domain in zip(costs, fewest, levels, strict=True):
-        touched = np.unique(row * (int(domain.max(initial=0)) + 1) + domain[node]) // (int(domain.max(initial=0)) + 1)
-        number = np.bincount(touched, minlength=len(spread))[gangs]
+        size = int(domain.max(initial=0)) + 1
+        touched = np.sort(gang * size + domain[node])
+        number = np.bincount(touched[np.diff(touched, prepend=-1) > 0] // size, minlength=len(gangs))
         spread[gangs] += price * np.maximum(number - least, 0)
     return frozen(spread)
 

@@ -25,6 +25,7 @@ from allocator.entitlement.model import Entitlement, Forced, Market, WorkTable
 from allocator.entitlement.moves import movable
 from allocator.entitlement.patience import waits_for_leavers
 from allocator.entitlement.places import Places, find_places, stray_allocations, warnings_of
+from allocator.entitlement.spreads import Spreads
 from allocator.entitlement.tree import BudgetTree, build_tree, leaves_of
 from allocator.entitlement.usage import window_usage
 from allocator.entitlement.waterfill import MILLI, fill
@@ -96,6 +97,7 @@ def _entitle(snapshot: Snapshot, like: Entitlement | None, reserved: Set[str]) -
         columns=columns,
         placements=contract.placements,
         health=check,
+        spreads=_spreads(snapshot, layout, like),
         texts=Texts() if like is None else like.texts,
     )
     moves = movable(ent, contract, claimants.placeable)
@@ -122,6 +124,13 @@ def _budget(policy: Policy, tree: BudgetTree, installed: IntArray, like: Entitle
     ):
         return like.market.budget
     return budgets(tree, installed, policy)
+
+
+def _spreads(snapshot: Snapshot, layout: Layout, like: Entitlement | None) -> Spreads:
+    """What is known of the costs of spread: all that was known at another instant, if nodes and prices are the same."""
+    if like is None or like.layout.index is not layout.index or like.snapshot.policy != snapshot.policy:
+        return {}
+    return like.spreads if like.snapshot.cluster.slowdown == snapshot.cluster.slowdown else {}
 
 
 def _with_limits(layout: Layout, found: Arrangement) -> Layout:

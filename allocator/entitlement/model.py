@@ -16,6 +16,7 @@ from allocator.entitlement.forced import Forced
 from allocator.entitlement.healthy import HealthCheck
 from allocator.entitlement.placements import Placements
 from allocator.entitlement.reserved import Reserved
+from allocator.entitlement.spreads import Spreads
 from allocator.entitlement.tree import BudgetTree
 from allocator.topology.fit import eligible
 from allocator.topology.layout import BoolArray, IntArray, Layout
@@ -153,7 +154,7 @@ class Entitlement:
     their claim; `own_limit` says by row until when their gangs may be promised each node, shape (num_nodes,), in place of
     `layout.promise_by`. `lapsing` are the leases that are protected after this decision.
     `columns` are what the workloads say of themselves, `placements` where they lie,
-    `health` what the empty cluster says to them;
+    `health` what the empty cluster says to them, `spreads` what gangs pay for each domain beyond the fewest;
     `texts` is what is known of the parts of the snapshot as text, for its digest.
     """
 
@@ -165,6 +166,7 @@ class Entitlement:
     columns: Columns
     placements: Placements
     health: HealthCheck
+    spreads: Spreads
     express_room: IntArray
     warnings: tuple[str, ...]
     reserved: tuple[Reserved, ...] = ()

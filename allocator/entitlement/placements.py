@@ -38,6 +38,19 @@ class Placements:
         here = slice(start, stop) if self.present[start:stop].all() else start + np.flatnonzero(self.present[start:stop])
         return self.node[here], self.tasks[here]
 
+    def on_nodes(self, rows: BoolArray, shape: IntArray, num_nodes: int) -> IntArray:
+        """GPUs, CPUs and GiB that these workloads hold where they lie now, shape (3, num_nodes).
+
+        `rows` has shape (num_workloads,), `shape` is that of their tasks, shape (3, num_workloads).
+        """
+        held = np.zeros((len(shape), num_nodes), dtype=np.int64)
+        chosen = (self.present & rows[self.row]).nonzero()[0]
+        row, node, tasks = self.row[chosen], self.node[chosen], self.tasks[chosen]
+        for total, each in zip(held, shape[:, row], strict=True):
+            if each.any():
+                np.add.at(total, node, each * tasks)
+        return held
+
     def of_all(self, rows: IntArray) -> list[tuple[IntArray, IntArray]]:
         """The same for each of some workloads, ascending."""
         chosen = self.present & np.isin(self.row, rows)

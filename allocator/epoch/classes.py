@@ -9,8 +9,12 @@ from itertools import pairwise
 import numpy as np
 
 from allocator.entitlement import Entitlement
+from allocator.entitlement.alike import number_classes
 from allocator.epoch.problem import Classes, Offers, Resident, Shapes, Victims, WholeDomain
-from allocator.topology.layout import CPUS, GPUS, MEMORY, IntArray
+from allocator.topology.layout import CPUS, GPUS, MEMORY, BoolArray, IntArray
+
+MASK_BITS = 40
+"""Masks that are told apart by one number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +38,16 @@ def cell_level(ent: Entitlement, offers: Offers, whole: Sequence[WholeDomain]) -
 
 def build_cells(ent: Entitlement, level: int) -> Cells:
     """One cell per pool and domain of the given level."""
-    num_levels, num_nodes = ent.layout.domain.shape
-    domain = ent.layout.domain[level] if level >= 0 else np.zeros(num_nodes, dtype=np.int64)
-    _, first, of_node = np.unique(np.stack([ent.layout.pool, domain]), axis=1, return_index=True, return_inverse=True)
-    cell_domain = ent.layout.domain[:, first].copy()
+    layout = ent.layout
+
+    def number() -> IntArray:
+        return number_classes(layout.pool, layout.domain[level]) if level >= 0 else number_classes(layout.pool)
+
+    of_node = layout.remembered(("cells", level), number)
+    first = layout.remembered(("first of cells", level), lambda: np.unique(of_node, return_index=True)[1])
+    cell_domain = layout.domain[:, first]
     cell_domain[level + 1 :] = -1
-    return Cells(
-        of_node=of_node.reshape(-1).astype(np.int64), domain=cell_domain.reshape(num_levels, -1), pool=ent.layout.pool[first]
-    )
+    return Cells(of_node=of_node, domain=cell_domain, pool=layout.pool[first])
 
 
 def _divides_all(sizes: Sequence[int]) -> bool:
@@ -90,26 +96,46 @@ def build_classes(ent: Entitlement, shapes: Shapes, victims: Victims, cells: Cel
         for node, (gpus, cpus, memory) in zip(nodes.tolist(), need.T.tolist(), strict=True):
             residents.setdefault(node, []).append((r, (gpus, cpus, memory)))
     usable = shapes.open_to.any(axis=0) & ent.layout.accepting if len(shapes.pool) else np.zeros(len(whole), dtype=np.bool_)
-    groups: dict[tuple[object, ...], list[int]] = {}
-    together: dict[tuple[object, ...], bool] = {}
-    for node in np.flatnonzero(usable):
-        own = tuple(residents.get(int(node), ()))
-        if free[GPUS, node] <= 0 and not own:
-            continue
-        key: tuple[object, ...] = (
-            int(cells.of_node[node]), int(ent.layout.capacity[GPUS, node]), *free[:, node].tolist(), int(whole[node]),
-            own, state.late[:, node].tobytes() if own else b"", shapes.open_to[:, node].tobytes(),
-        )  # fmt: skip
-        alone = bool(placed[node])
-        if not alone:  # nodes with the same key get the same answer
-            if key not in together:
-                together[key] = _mergeable(shapes, int(node), free, own, bool(whole[node]))
-            alone = not together[key]
-        if alone:
-            key = (*key, int(node))
-        groups.setdefault(key, []).append(int(node))
-    members = sorted(groups.values(), key=lambda nodes: nodes[0])
+    own = _number_residents(residents, len(whole))
+    nodes = (usable & ((free[GPUS] > 0) | (own > 0))).nonzero()[0]
+    late = np.where(own > 0, state.late, 0)
+    kind = number_classes(
+        cells.of_node[nodes], ent.layout.capacity[GPUS, nodes], *free[:, nodes], whole[nodes], own[nodes], *late[:, nodes],
+        *_masks_as_numbers(shapes.open_to[:, nodes]),
+    )  # fmt: skip
+    members = _split(nodes, kind, placed[nodes] > 0)
+
+    def stays_together(group: list[int]) -> bool:
+        node = group[0]
+        return len(group) == 1 or _mergeable(shapes, node, free, residents.get(node, ()), bool(whole[node]))
+
+    members = [part for group in members for part in ([group] if stays_together(group) else [[node] for node in group])]
+    members.sort(key=lambda group: group[0])
     return _as_classes(members, cells, free, whole, residents, len(whole))
+
+
+def _number_residents(residents: dict[int, list[Resident]], num_nodes: int) -> IntArray:
+    """Equal numbers for nodes with the same residents, 0 where there are none, shape (num_nodes,)."""
+    number: dict[tuple[Resident, ...], int] = {}
+    own = np.zeros(num_nodes, dtype=np.int64)
+    for node, here in residents.items():
+        own[node] = number.setdefault(tuple(here), 1 + len(number))
+    return own
+
+
+def _masks_as_numbers(masks: BoolArray) -> list[IntArray]:
+    """Columns of a table of masks, shape (num_masks, num_nodes), as few numbers for each node: as many bits as one holds."""
+    parts = (masks[start : start + MASK_BITS].astype(np.int64) for start in range(0, len(masks), MASK_BITS))
+    return [(1 << np.arange(len(part))) @ part for part in parts]
+
+
+def _split(nodes: IntArray, kind: IntArray, alone: BoolArray) -> list[list[int]]:
+    """Groups of nodes of one kind, ascending; those that stand alone are groups of their own."""
+    code = np.where(alone, int(kind.max(initial=0)) + 1 + np.arange(len(nodes)), kind)
+    order = np.argsort(code, kind="stable")
+    cuts = np.diff(code[order]).nonzero()[0] + 1
+    sorted_nodes, bounds = nodes[order].tolist(), [0, *cuts.tolist(), len(nodes)]
+    return [sorted_nodes[start:stop] for start, stop in pairwise(bounds) if stop > start]
 
 
 def _mergeable(shapes: Shapes, node: int, free: IntArray, own: Sequence[Resident], whole: bool) -> bool:

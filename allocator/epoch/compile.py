@@ -15,7 +15,7 @@ from allocator.epoch.reach import Reach, within_reach
 from allocator.epoch.rows import funding_rows, limit_rows, share_terms
 from allocator.epoch.victims import build_promotions, build_victims
 from allocator.epoch.whole import whole_domains, whole_placed, whole_weight
-from allocator.topology.fit import held_by_runs, shape_of
+from allocator.topology.fit import shape_of
 from allocator.topology.layout import UNLIMITED, IntArray
 
 
@@ -44,7 +44,7 @@ def compile_epoch(ent: Entitlement, *, all_offers: bool = False) -> EpochProblem
     whole, placed = whole_weight(ent), whole_placed(ent)
     domains = whole_domains(ent, placed)
     cells = build_cells(ent, cell_level(ent, offers, domains))
-    late = held_by_runs(ent.layout, (ent.snapshot.workloads[row] for row in np.flatnonzero(ordinary_starts(ent)).tolist()))
+    late = ent.placements.on_nodes(ordinary_starts(ent), ent.columns.shape, len(ent.layout.names))
     classes, node_class = build_classes(ent, shapes, victims, cells, Nodes(free, late, whole, placed))
     return EpochProblem(
         num_levels=len(ent.layout.levels),
@@ -84,7 +84,7 @@ def free_room(ent: Entitlement) -> IntArray:
     works = ent.works
     holds = works.running & (works.forced == Forced.NONE)
     stays, leaves, comes = (
-        held_by_runs(ent.layout, (ent.snapshot.workloads[row] for row in np.flatnonzero(holds & part).tolist()))
+        ent.placements.on_nodes(holds & part, ent.columns.shape, len(ent.layout.names))
         for part in (~works.terminating & ~works.ordered, works.terminating, works.ordered & ~works.terminating)
     )
     for one in ent.reserved:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,11 +14,11 @@ from allocator.entitlement import Entitlement
 from allocator.entitlement.alike import start_classes
 from allocator.entitlement.costs import express_cost, idle_cost, spread_costs
 from allocator.epoch.problem import Offers, Shapes, Victims
-from allocator.topology.layout import IntArray
+from allocator.topology.layout import NEVER, IntArray
+from allocator.topology.once import once
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(NamedTuple):
     """One way to start each of some workloads that differ in nothing but their rank."""
 
     pool: int
@@ -49,8 +51,15 @@ class Draft:
 
 def fundable_alone(ent: Entitlement, row: int, pool: int, cost: int) -> bool:
     """True if every funding vertex on the path could pay this promise, were it the only new one."""
-    vertices = ent.tree.funding_path(int(ent.works.leaf[row]))
-    return all(cost <= int(ent.market.available[vertex, pool]) for vertex in vertices)
+    available, vertices = _available(ent), ent.tree.funding_path(int(ent.works.leaf[row]))
+    return all(cost <= available[vertex][pool] for vertex in vertices)
+
+
+@once
+def _available(ent: Entitlement) -> list[list[int]]:
+    """What is left for promises by vertex and pool: single numbers of an array are dear."""
+    found: list[list[int]] = ent.market.available.tolist()
+    return found
 
 
 def _modes(ent: Entitlement, row: int, work: Workload, pool: int) -> Iterator[tuple[bool, bool, int, bool]]:
@@ -95,6 +104,8 @@ class _Facts:
     def __init__(self, ent: Entitlement) -> None:
         self.ent = ent
         self.request: list[int] = ent.works.request.tolist()
+        by = ent.layout.promise_by
+        self._ends: list[int] = np.unique(by[by < NEVER]).tolist()
         self.masks: dict[tuple[object, ...], bytes] = {}
         self.bytes: dict[bytes, bytes] = {}
         self.spreads: dict[tuple[int, int], tuple[tuple[int, ...], tuple[int, ...]]] = {}
@@ -102,7 +113,9 @@ class _Facts:
     def open_to(self, row: int, until: int | None, pool: int) -> bytes:
         """The nodes of a pool on which it may start, one byte each; empty if there are none."""
         own = row if row in self.ent.own_limit else None
-        key = (self.request[row], until, own, pool)
+        # Promises that end between the same two of the instants by which promises must have ended somewhere are alike.
+        end = until if until is None or own is not None else bisect_left(self._ends, until)
+        key = (self.request[row], end, own, pool)
         if key not in self.masks:
             mask = self.ent.may_start_on(row, until) & (self.ent.layout.pool == pool)
             found = mask.tobytes() if mask.any() else b""
@@ -119,7 +132,7 @@ class _Facts:
 
     def _spread(self, row: int, pool: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         cost, fewest = spread_costs(self.ent, row, pool)
-        return tuple(map(int, cost)), tuple(map(int, fewest))
+        return tuple(cost.tolist()), tuple(fewest.tolist())
 
 
 def draft_offers(ent: Entitlement) -> list[Batch]:
@@ -128,7 +141,7 @@ def draft_offers(ent: Entitlement) -> list[Batch]:
     batches = []
     for rows in _alike(ent, np.flatnonzero(ent.works.candidate | ent.works.movable)):
         row = int(rows[0])
-        key = _way(ent, row)
+        key = _way(facts, row)
         drafts = known.get(key)
         if drafts is None:
             drafts = known[key] = tuple(_drafts(ent, facts, row))
@@ -137,15 +150,15 @@ def draft_offers(ent: Entitlement) -> list[Batch]:
     return batches
 
 
-def _way(ent: Entitlement, row: int) -> tuple[object, ...]:
+def _way(facts: _Facts, row: int) -> tuple[object, ...]:
     """Equal for workloads, of whatever leaf, that have the same offers."""
-    works, columns, path = ent.works, ent.columns, ent.tree.funding_path(int(ent.works.leaf[row]))
+    ent, works, columns = facts.ent, facts.ent.works, facts.ent.columns
     cost = int(works.gpus[row]) * int(works.promise[row])
     alone = tuple(fundable_alone(ent, row, pool, cost) for pool in range(len(ent.layout.pools)))
     own = row if row in ent.own_limit or works.movable[row] or works.prepaid[row] >= 0 else None
     return (
-        int(works.request[row]), int(works.promise[row]), bool(works.express[row]), columns.min_runtime[row] == 0,
-        bool(columns.runs_unfunded[row]), alone, bool(path), own,
+        facts.request[row], int(works.promise[row]), bool(works.express[row]), columns.min_runtime[row] == 0,
+        bool(columns.runs_unfunded[row]), alone, bool(ent.tree.funding_path(int(works.leaf[row]))), own,
     )  # fmt: skip
 
 

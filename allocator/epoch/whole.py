@@ -8,7 +8,7 @@ from allocator.entitlement import Entitlement
 from allocator.entitlement.costs import whole_before
 from allocator.entitlement.model import Forced
 from allocator.epoch.problem import WholeDomain
-from allocator.topology.layout import GPUS, IntArray
+from allocator.topology.layout import GPUS, IntArray, Layout
 
 
 def whole_weight(ent: Entitlement) -> IntArray:
@@ -51,9 +51,16 @@ def whole_domains(ent: Entitlement, placed: IntArray) -> tuple[WholeDomain, ...]
     layout = ent.layout
     found = []
     for level, whole in enumerate(whole_before(ent)[:-1]):
-        for domain, pool in np.argwhere(whole):
-            nodes = np.flatnonzero((layout.domain[level] == domain) & (layout.pool == pool))
+        for domain, pool in zip(*(index.tolist() for index in whole.nonzero()), strict=True):
+            nodes = _nodes_of(layout, level, domain, pool)
             if len(nodes) > 1:
                 capacity = int(layout.capacity[GPUS, nodes].sum())
                 found.append(WholeDomain(level=level, nodes=nodes, capacity=capacity, placed=int(placed[nodes].sum())))
     return tuple(found)
+
+
+def _nodes_of(layout: Layout, level: int, domain: int, pool: int) -> IntArray:
+    """The nodes of a pool in a domain, ascending."""
+    return layout.remembered(
+        ("nodes of", level, domain, pool), lambda: np.flatnonzero((layout.domain[level] == domain) & (layout.pool == pool))
+    )
