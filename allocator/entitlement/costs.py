@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -55,11 +55,11 @@ class Score:
     @property
     def total(self) -> int:
         """The objective."""
-        return sum(self.as_dict().values())
+        return self.unfairness + self.express + self.idle + self.lost_work + self.spread + self.fragmentation + self.order
 
     def as_dict(self) -> dict[str, int]:
         """The terms by name."""
-        return asdict(self)
+        return {name: getattr(self, name) for name in self.__slots__}
 
 
 def round_half_up(value: Fraction) -> int:

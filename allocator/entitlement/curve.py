@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
-from itertools import chain, pairwise
+from itertools import accumulate, chain, pairwise
 from math import gcd
 
 import numpy as np
@@ -53,19 +53,24 @@ class Curve:
         1/1000 GPU-second per GPU, non-decreasing: `slopes[i]` holds from `points[i]` to `points[i + 1]`, the last one for ever.
     base
         Value at 0 GPUs.
+    costs
+        Values at the breakpoints.
     """
 
     points: tuple[int, ...]
     slopes: tuple[int, ...]
     base: int
+    costs: tuple[int, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Add the rises up."""
+        rises = (slope * (stop - start) for (start, stop), slope in zip(pairwise(self.points), self.slopes, strict=False))
+        object.__setattr__(self, "costs", tuple(accumulate(rises, initial=self.base)))
 
     def value(self, gpus: int) -> int:
         """Cost of holding that many GPUs (0 or more)."""
-        total = self.base
         last = bisect_right(self.points, gpus) - 1
-        for (start, stop), slope in zip(pairwise(self.points[: last + 1]), self.slopes, strict=False):
-            total += slope * (stop - start)
-        return total + self.slopes[last] * (gpus - self.points[last])
+        return self.costs[last] + self.slopes[last] * (gpus - self.points[last])
 
 
 class CurveTable:
@@ -74,16 +79,10 @@ class CurveTable:
     def __init__(self, curves: Sequence[Curve]) -> None:
         count = np.array([len(curve.points) for curve in curves], dtype=np.int64)
         self._owner = np.repeat(np.arange(len(curves)), count)
-        self._points, self._slopes = (
+        self._points, self._slopes, self._costs = (
             np.fromiter(chain.from_iterable(parts), np.int64, len(self._owner))
-            for parts in ((curve.points for curve in curves), (curve.slopes for curve in curves))
-        )
-        inside = np.diff(self._owner, prepend=-1) == 0
-        rise = np.where(inside, np.roll(self._slopes, 1) * np.diff(self._points, prepend=0), 0)
-        total = np.cumsum(rise)
-        first = np.cumsum(count) - count
-        base = np.array([curve.base for curve in curves], dtype=np.int64)
-        self._costs = total - (total[first] - base)[self._owner]
+            for parts in zip(*((curve.points, curve.slopes, curve.costs) for curve in curves), strict=True)
+        ) if curves else (np.zeros(0, dtype=np.int64) for _ in range(3))
 
     def values(self, curve: IntArray, gpus: IntArray) -> IntArray:
         """Costs of holding `gpus[i]` GPUs (0 or more) by `curve[i]`, the same shape."""

@@ -44,11 +44,11 @@ class Entries:
     def on_nodes(self, mask: BoolArray, num_nodes: int) -> IntArray:
         """What the workloads of the mask use on each node, shape (3, num_nodes)."""
         used = np.zeros((3, num_nodes), dtype=np.int64)
-        chosen = mask[self.row]
-        if not chosen.any():
-            return used
-        for resource in range(3):
-            np.add.at(used[resource], self.node[chosen], self.use[resource, chosen])
+        chosen = mask[self.row].nonzero()[0]
+        node = self.node[chosen]
+        for total, use in zip(used, self.use[:, chosen], strict=True):
+            if use.any():
+                np.add.at(total, node, use)
         return used
 
 
@@ -68,9 +68,8 @@ class AfterState:
         Entries of all runs of the snapshot, and of the starts.
     placement
         Node index -> tasks of what runs afterwards, by row.
-    used, used_charged, used_kept, used_express
-        Resources on each node: of everything, of charged work, of work that was kept and had not started at `now`, of
-        express starts.
+    used
+        Resources on each node.
     held, held_charged
         GPUs by vertex and pool, shape (num_vertices, num_pools).
     """
@@ -88,9 +87,6 @@ class AfterState:
     new: Entries
     placement: Mapping[int, Mapping[int, int]]
     used: IntArray
-    used_charged: IntArray
-    used_kept: IntArray
-    used_express: IntArray
     held: IntArray
     held_charged: IntArray
 
@@ -103,6 +99,16 @@ class AfterState:
     def free(self) -> IntArray:
         """What no task uses, shape (3, num_nodes); negative where a node is over-full."""
         return self.ent.layout.capacity - self.used
+
+    @property
+    def used_kept(self) -> IntArray:
+        """What work uses that was kept and had not started at `now`, shape (3, num_nodes)."""
+        return used_by_runs(self.ent, self.before, self.kept & ~ordinary_starts(self.ent))
+
+    @property
+    def used_express(self) -> IntArray:
+        """What express starts use, shape (3, num_nodes)."""
+        return self.new.on_nodes(self.started & self.express, len(self.ent.layout.names))
 
     @property
     def voluntary(self) -> BoolArray:
@@ -127,6 +133,7 @@ def build_after(
         charged[row], express[row] = start.charged, start.express
         pool[row] = _pool_of(ent, start.placement)
     running = kept | started
+    held, held_charged = np.hsplit(_by_vertex(ent, running, charged, pool), 2)
     return AfterState(
         ent=ent,
         kept=kept,
@@ -141,11 +148,8 @@ def build_after(
         new=new,
         placement={row: nodes for row, nodes in runs.items() if kept[row]} | {row: s.placement for row, s in starts.items()},
         used=used_by_runs(ent, before, kept) + new.on_nodes(started, num_nodes),
-        used_charged=used_by_runs(ent, before, kept & charged) + new.on_nodes(started & charged, num_nodes),
-        used_kept=used_by_runs(ent, before, kept & ~ordinary_starts(ent)),
-        used_express=new.on_nodes(started & express, num_nodes),
-        held=_by_vertex(ent, running, pool),
-        held_charged=_by_vertex(ent, running & charged, pool),
+        held=held,
+        held_charged=held_charged,
     )
 
 
@@ -154,6 +158,8 @@ def used_by_runs(ent: Entitlement, before: Entries, mask: BoolArray) -> IntArray
     share a place, so that the larger of the two counts."""
     num_nodes, works = len(ent.layout.names), ent.works
     leaves, comes = mask & works.terminating, mask & works.ordered
+    if not (leaves.any() or comes.any()):
+        return before.on_nodes(mask, num_nodes)
     both = np.maximum(before.on_nodes(leaves, num_nodes), before.on_nodes(comes, num_nodes))
     return before.on_nodes(mask & ~leaves & ~comes, num_nodes) + both
 
@@ -200,8 +206,12 @@ def _pool_of(ent: Entitlement, placement: Mapping[int, int]) -> int:
     return -1 if node is None else int(ent.layout.pool[node])
 
 
-def _by_vertex(ent: Entitlement, mask: BoolArray, pool: IntArray) -> IntArray:
-    rows = np.flatnonzero(mask & (ent.works.leaf >= 0) & (pool >= 0))
-    held = np.zeros(ent.market.held.shape, dtype=np.int64)
-    np.add.at(held, (ent.works.leaf[rows], pool[rows]), ent.works.gpus[rows])
+def _by_vertex(ent: Entitlement, mask: BoolArray, charged: BoolArray, pool: IntArray) -> IntArray:
+    """GPUs of the given work by vertex and pool, and beside them those of the charged of it."""
+    num_vertices, num_pools = ent.market.held.shape
+    held = np.zeros((num_vertices, 2 * num_pools), dtype=np.int64)
+    present = mask & (ent.works.leaf >= 0) & (pool >= 0)
+    for first, chosen in ((0, present), (num_pools, present & charged)):
+        rows = chosen.nonzero()[0]
+        np.add.at(held, (ent.works.leaf[rows], first + pool[rows]), ent.works.gpus[rows])
     return ent.tree.sum_up(held)

@@ -112,10 +112,11 @@ class _Reader:
 
     ent: Entitlement
     violations: list[Violation] = field(default_factory=list)
-    index: Mapping[str, int] = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.index = {work.id: row for row, work in enumerate(self.ent.snapshot.workloads)}
+    @property
+    def index(self) -> Mapping[str, int]:
+        """The row of each workload, by id."""
+        return self.ent.columns.index
 
     def say(self, rule: str, subject: str, detail: str) -> None:
         """Note one violation."""

@@ -53,8 +53,11 @@ def max_preemptions(case: Case) -> Iterator[Violation]:
 def licence(case: Case) -> Iterator[Violation]:
     """Ensures that charged work is stopped for the sake of shares only where its leaf holds more than its entitlement;
     neither express starts nor moves need a licence."""
+    rows = np.flatnonzero(_charged_stops(case) & ~case.after.started).tolist()
+    if not rows:
+        return
     beside = case.after.used_kept + case.after.used_express
-    for row in np.flatnonzero(_charged_stops(case) & ~case.after.started).tolist():
+    for row in rows:
         if not _has_licence(case, row) and case.returns(row, beside):
             market, place = case.ent.market, (case.ent.works.leaf[row], case.ent.works.run_pool[row])
             detail = (
@@ -128,9 +131,10 @@ def _beside_charged(case: Case, firm: BoolArray) -> IntArray:
 def charged_first(case: Case) -> Iterator[Violation]:
     """Ensures that charged work is not stopped where stopping uncharged work would do."""
     stops = np.flatnonzero(_charged_stops(case)).tolist()
+    if not stops:
+        return
     firm = case.after.kept & ~case.after.charged & ~case.ent.works.stoppable
-    used = _beside_charged(case, firm) if stops else case.after.used_charged
-    held = case.after.held_charged.sum(axis=1) + (case.held_by(firm) if stops else 0)
+    used, held = _beside_charged(case, firm), case.after.held_charged.sum(axis=1) + case.held_by(firm)
     for row in stops:
         if case.returns(row, used) and not case.limited(row, held):
             yield Violation("charged_first", case.id(row), "is stopped, but would fit where it ran beside all charged work")

@@ -13,7 +13,7 @@ from allocator.entitlement.costs import (
     spread_of_runs,
     whole_before,
 )
-from allocator.topology import GPUS, IntArray, once
+from allocator.topology import GPUS, IntArray, Layout, once
 from allocator.verify.after import AfterState
 
 
@@ -35,8 +35,8 @@ def score_of(after: AfterState) -> Score:
 
 def _unfairness(after: AfterState) -> int:
     """The deviation curves at the charged GPUs of each vertex."""
-    held = after.held_charged
-    return sum(curve.value(int(held[place])) for place, curve in after.ent.market.curves.items())
+    held = after.held_charged.tolist()
+    return sum(curve.value(held[vertex][pool]) for (vertex, pool), curve in after.ent.market.curves.items())
 
 
 def _idle(after: AfterState) -> int:
@@ -60,15 +60,20 @@ def _fragmentation(after: AfterState) -> int:
     layout, total = after.ent.layout, 0
     used = after.used[GPUS]
     for level, whole in enumerate(whole_before(after.ent)):
-        shape = whole.shape
-        place = layout.domain[level], layout.pool
-        placed = _sum_at(place, used, shape)
-        left = _sum_at(place, layout.capacity[GPUS], shape) - placed
-        total += int(np.maximum(np.minimum(placed, left), 0)[whole].sum())
+        if whole.any():
+            placed = _sum_by_domain(layout, level, used)
+            left = _capacity_of_domains(layout, level) - placed
+            total += int(np.maximum(np.minimum(placed, left), 0)[whole].sum())
     return fragmentation_cost(after.ent.snapshot.policy) * total
 
 
-def _sum_at(place: tuple[IntArray, IntArray], values: IntArray, shape: tuple[int, ...]) -> IntArray:
-    total = np.zeros(shape, dtype=np.int64)
-    np.add.at(total, place, values)
+def _capacity_of_domains(layout: Layout, level: int) -> IntArray:
+    """GPUs of each domain of a level by pool, shape (num_domains, num_pools)."""
+    return layout.remembered(("capacity", level), lambda: _sum_by_domain(layout, level, layout.capacity[GPUS]))
+
+
+def _sum_by_domain(layout: Layout, level: int, values: IntArray) -> IntArray:
+    """Values by node, added up by domain and pool."""
+    total = np.zeros((len(layout.domain_paths[level]), len(layout.pools)), dtype=np.int64)
+    np.add.at(total, (layout.domain[level], layout.pool), values)
     return total
