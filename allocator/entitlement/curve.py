@@ -12,12 +12,12 @@ interpolation that is built here: exact rationals, each slope rounded once to 1/
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
-from itertools import accumulate, chain, pairwise
+from itertools import chain
 from math import gcd
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -41,59 +41,7 @@ Ratio = tuple[int, int]
 """Numerator and positive denominator. Curves are built by the thousand; fractions would reduce at every step."""
 
 
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """A convex, piecewise linear function of GPUs with integer breakpoints, in 1/1000 GPU-second.
-
-    Attributes
-    ----------
-    points
-        Breakpoints in GPUs, ascending; the first is 0.
-    slopes
-        1/1000 GPU-second per GPU, non-decreasing: `slopes[i]` holds from `points[i]` to `points[i + 1]`, the last one for ever.
-    base
-        Value at 0 GPUs.
-    costs
-        Values at the breakpoints.
-    """
-
-    points: tuple[int, ...]
-    slopes: tuple[int, ...]
-    base: int
-    costs: tuple[int, ...] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        """Add the rises up."""
-        rises = (slope * (stop - start) for (start, stop), slope in zip(pairwise(self.points), self.slopes, strict=False))
-        object.__setattr__(self, "costs", tuple(accumulate(rises, initial=self.base)))
-
-    def value(self, gpus: int) -> int:
-        """Cost of holding that many GPUs (0 or more)."""
-        last = bisect_right(self.points, gpus) - 1
-        return self.costs[last] + self.slopes[last] * (gpus - self.points[last])
-
-
-class CurveTable:
-    """Many curves as arrays, for many values at once."""
-
-    def __init__(self, curves: Sequence[Curve]) -> None:
-        count = np.array([len(curve.points) for curve in curves], dtype=np.int64)
-        self._owner = np.repeat(np.arange(len(curves)), count)
-        self._points, self._slopes, self._costs = (
-            np.fromiter(chain.from_iterable(parts), np.int64, len(self._owner))
-            for parts in zip(*((curve.points, curve.slopes, curve.costs) for curve in curves), strict=True)
-        ) if curves else (np.zeros(0, dtype=np.int64) for _ in range(3))
-
-    def values(self, curve: IntArray, gpus: IntArray) -> IntArray:
-        """Costs of holding `gpus[i]` GPUs (0 or more) by `curve[i]`, the same shape."""
-        span = 1 + max(int(self._points.max(initial=0)), int(gpus.max(initial=0)))
-        at = np.searchsorted(self._points + span * self._owner, gpus + span * curve, side="right") - 1
-        costs: IntArray = self._costs[at] + self._slopes[at] * (gpus - self._points[at])
-        return costs
-
-
-@dataclass(frozen=True, slots=True)
-class _Deviation:
+class _Deviation(NamedTuple):
     """The exact cost of one vertex times `scale`: integer polynomials of the distance to e in 1/1000 GPU.
 
     Attributes
@@ -117,22 +65,17 @@ class _Deviation:
     above: int
     scale: int
 
-    def scaled(self, points: Iterable[int]) -> list[int]:
-        """Costs of holding that many GPUs, times `scale`."""
+    def scaled(self, gpus: int) -> int:
+        """Cost of holding that many GPUs, times `scale`."""
+        distance = self.entitled - MILLI * gpus
+        if distance <= 0:
+            return -self.above * distance
         knee, unit = self.knee
+        if distance * unit <= knee:
+            return (self.linear + self.square * distance) * distance
         # The tangent at the knee; both divisions are exact.
         straight = self.square * knee // unit
-        steepest, offset = self.linear + 2 * straight, straight * knee // unit
-        costs = []
-        for gpus in points:
-            distance = self.entitled - MILLI * gpus
-            if distance <= 0:
-                costs.append(-self.above * distance)
-            elif distance * unit <= knee:
-                costs.append((self.linear + self.square * distance) * distance)
-            else:
-                costs.append(steepest * distance - offset)
-        return costs
+        return (self.linear + 2 * straight) * distance - straight * knee // unit
 
     def points(self) -> list[int]:
         """Breakpoints: 0, the quadratic part in steps as equal as integers allow, and the integers around e."""
@@ -142,6 +85,102 @@ class _Deviation:
         steps = min(MAX_SEGMENTS, last - first)
         inside = (first + (last - first) * step // steps for step in range(1, steps))
         return sorted({0, first, *inside, last, -(-self.entitled // MILLI)})
+
+
+class Curve:
+    """A convex, piecewise linear function of GPUs with integer breakpoints, in 1/1000 GPU-second.
+
+    It joins exact values at the breakpoints, each slope rounded once; the value at the integer above the entitlement is exact,
+    the others follow from there. Most curves are asked for one value near that, so segments are worked out when they are
+    wanted.
+
+    Parameters
+    ----------
+    deviation
+        The exact cost.
+    capacity
+        The most GPUs that can be held: there are no breakpoints beyond.
+    """
+
+    __slots__ = ("_costs", "_deviation", "_every_point", "_reachable", "_slopes")
+
+    def __init__(self, deviation: _Deviation, capacity: int) -> None:
+        points = deviation.points()
+        self._deviation, self._every_point = deviation, points
+        self._reachable = max(1, bisect_right(points, capacity))
+        self._slopes: list[int | None] = [None] * len(points)
+        self._costs: list[int | None] = [None] * len(points)
+        self._costs[-1] = _round_half_up(deviation.scaled(points[-1]), deviation.scale)
+
+    def value(self, gpus: int) -> int:
+        """Cost of holding that many GPUs (0 or more)."""
+        last = bisect_right(self._every_point, gpus, 0, self._reachable) - 1
+        beyond = gpus - self._every_point[last]
+        return self._cost(last) + (self._slope(last) * beyond if beyond else 0)
+
+    @property
+    def points(self) -> tuple[int, ...]:
+        """Breakpoints in GPUs, ascending; the first is 0."""
+        return tuple(self._every_point[: self._reachable])
+
+    @property
+    def slopes(self) -> tuple[int, ...]:
+        """1/1000 GPU-second per GPU, non-decreasing: `slopes[i]` holds from `points[i]` to `points[i + 1]`, the last one for
+        ever."""
+        return tuple(map(self._slope, range(self._reachable)))
+
+    @property
+    def costs(self) -> tuple[int, ...]:
+        """Values at the breakpoints."""
+        return tuple(map(self._cost, range(self._reachable)))
+
+    @property
+    def last_slope(self) -> int:
+        """The largest slope."""
+        return self._slope(self._reachable - 1)
+
+    def _cost(self, index: int) -> int:
+        """The value at a breakpoint."""
+        known = next(at for at in range(index, len(self._costs)) if self._costs[at] is not None)
+        cost = self._costs[known] or 0
+        for at in range(known - 1, index - 1, -1):
+            cost -= self._slope(at) * (self._every_point[at + 1] - self._every_point[at])
+            self._costs[at] = cost
+        return cost
+
+    def _slope(self, index: int) -> int:
+        """The slope from a breakpoint on."""
+        slope = self._slopes[index]
+        if slope is None:
+            slope = self._slopes[index] = self._rounded_slope(index)
+        return slope
+
+    def _rounded_slope(self, index: int) -> int:
+        deviation, points = self._deviation, self._every_point
+        if index == len(points) - 1:
+            return _round_half_up(MILLI * deviation.above, deviation.scale)
+        start, stop = points[index], points[index + 1]
+        rise = deviation.scaled(stop) - deviation.scaled(start)
+        return _round_half_up(rise, (stop - start) * deviation.scale)
+
+
+class CurveTable:
+    """Many curves as arrays, for many values at once."""
+
+    def __init__(self, curves: Sequence[Curve]) -> None:
+        count = np.array([len(curve.points) for curve in curves], dtype=np.int64)
+        self._owner = np.repeat(np.arange(len(curves)), count)
+        self._points, self._slopes, self._costs = (
+            np.fromiter(chain.from_iterable(parts), np.int64, len(self._owner))
+            for parts in zip(*((curve.points, curve.slopes, curve.costs) for curve in curves), strict=True)
+        ) if curves else (np.zeros(0, dtype=np.int64) for _ in range(3))
+
+    def values(self, curve: IntArray, gpus: IntArray) -> IntArray:
+        """Costs of holding `gpus[i]` GPUs (0 or more) by `curve[i]`, the same shape."""
+        span = 1 + max(int(self._points.max(initial=0)), int(gpus.max(initial=0)))
+        at = np.searchsorted(self._points + span * self._owner, gpus + span * curve, side="right") - 1
+        costs: IntArray = self._costs[at] + self._slopes[at] * (gpus - self._points[at])
+        return costs
 
 
 def build_curves(
@@ -266,7 +305,7 @@ def _debt(top: Ratio, own: Ratio, weight: int, share: Ratio, policy: Policy) -> 
 @lru_cache(maxsize=1 << 14)
 def _curve(entitled: int, unit: Ratio, debt: Ratio, share: Ratio, quadratic: bool, capacity: int) -> Curve:
     """The curve of one vertex; `unit` is K in 1/1000 GPU-second per GPU. Many recur from one epoch to the next."""
-    return _interpolation(_deviation(entitled, unit, debt, share, quadratic), capacity)
+    return Curve(_deviation(entitled, unit, debt, share, quadratic), capacity)
 
 
 def _deviation(entitled: int, unit: Ratio, debt: Ratio, share: Ratio, quadratic: bool) -> _Deviation:
@@ -283,21 +322,6 @@ def _deviation(entitled: int, unit: Ratio, debt: Ratio, share: Ratio, quadratic:
         above=common * ABOVE.numerator // ABOVE.denominator,
         scale=price_unit * debt_unit * 2 * MILLI**2 * gpus * share_unit,
     )
-
-
-def _interpolation(deviation: _Deviation, capacity: int) -> Curve:
-    """Join the exact values at the breakpoints, each slope rounded once; the value at the integer above e is exact."""
-    points = deviation.points()
-    values, scale = deviation.scaled(points), deviation.scale
-    slopes, descent = [], 0
-    for (start, stop), (left, right) in zip(pairwise(points), pairwise(values), strict=True):
-        slope = _round_half_up(right - left, (stop - start) * scale)
-        slopes.append(slope)
-        descent += slope * (stop - start)
-    slopes.append(_round_half_up(MILLI * deviation.above, scale))
-    reachable = max(1, bisect_right(points, capacity))
-    base = _round_half_up(values[-1], scale) - descent
-    return Curve(points=tuple(points[:reachable]), slopes=tuple(slopes[:reachable]), base=base)
 
 
 def _round_half_up(numerator: int, denominator: int) -> int:

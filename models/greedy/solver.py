@@ -35,5 +35,5 @@ def nothing_to_decide(problem: EpochProblem) -> bool:
         return False
     most = np.zeros(len(victims.work), dtype=np.int64)
     for term in problem.shares:
-        most[term.victims] += victims.gpus[term.victims] * max(0, term.curve.slopes[-1])
+        most[term.victims] += victims.gpus[term.victims] * max(0, term.curve.last_slope)
     return bool(np.all(victims.cost >= most))

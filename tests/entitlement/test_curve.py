@@ -144,7 +144,7 @@ def test_the_quadratic_part_stops_rising_at_two() -> None:
     assert poor.points == (0, 4, 5, 6)
     # Distances 1 and 2 on the parabola (1/2 and 2), then straight: 2 + 2, 2 + 4, ...
     assert [poor.value(6 - y) for y in range(7)] == [K * n // 2 for n in (0, 3, 8, 14, 20, 26, 32)]
-    assert (rich.points, rich.slopes, rich.base) == ((0,), (K // 20,), 0)
+    assert (rich.points, rich.slopes, rich.value(0)) == ((0,), (K // 20,), 0)
 
 
 def test_who_met_its_demand_is_in_debt_to_the_level() -> None:
@@ -199,7 +199,7 @@ def test_a_part_of_a_gpu_mixes_both_sides() -> None:
     # e = 0.5 each, f = 1: from 0 (0.5 + 0.125) to 1 (0.05 * 0.5).
     first, _ = flat([Child(1, 0, 0, 1), Child(1, 0, 0, 1)], 1)
     assert first is not None
-    assert (first.points, first.slopes, first.base) == ((0, 1), (-K * 6 // 10, K // 20), K * 5 // 8)
+    assert (first.points, first.slopes, first.value(0)) == ((0, 1), (-K * 6 // 10, K // 20), K * 5 // 8)
 
 
 def test_long_parabolas_have_eight_segments() -> None:
