@@ -146,7 +146,7 @@ class _Call:
         self._seed, self._gap, self._annotated = seed, gap, annotated
         self._states = States(ent)
         self._keep_score = self._score(plan_of(problem, KEEP)).total
-        self._mended: dict[int, tuple[Plan, Score]] = {}
+        self._mended: list[tuple[Plan, tuple[Plan, Score]]] = []
 
     def prepare(self, answers: Answers) -> float:
         """Get the answer so far ready, as a fallback and as a measure: the seconds to leave for the last one."""
@@ -190,13 +190,15 @@ class _Call:
             heappush(queue, (score.total - self._keep_score, order))
 
     def _mend(self, rung: Rung) -> tuple[Plan, Score]:
-        """The plan of a rung after the last pass, and its score; done once."""
-        key = id(rung.solution)
-        if key not in self._mended:
+        """The plan of a rung after the last pass, and its score; done once for all rungs with this plan."""
+        given = plan_of(self._problem, rung.solution)
+        found = next((mended for plan, mended in self._mended if plan == given), None)
+        if found is None:
             with self._clock.step("last_pass"):
-                plan = last_pass(self._ent, plan_of(self._problem, rung.solution), self._states)
-                self._mended[key] = self._at_home(plan, self._score(plan))
-        return self._mended[key]
+                plan = last_pass(self._ent, given, self._states)
+                found = self._at_home(plan, self._score(plan))
+            self._mended.append((given, found))
+        return found
 
     def _at_home(self, plan: Plan, score: Score) -> tuple[Plan, Score]:
         """The plan with requeued work where it ran before, if that and what the last pass makes of it cost nothing."""

@@ -102,7 +102,10 @@ def _charge(states: States, plan: Plan) -> Plan:
 
 def _start_what_fits(states: States, plan: Plan) -> Plan:
     ent, starts, stops = states.ent, dict(plan.starts), set(plan.stops)
-    room = Room(states.after(plan))
+    after = states.after(plan)
+    if not np.any(ent.works.candidate & ~after.running):
+        return Plan(dict(sorted(starts.items())), plan.stops, plan.promotions)
+    room = Room(after)
     for found in _one_after_another(room, that_fit(room, _by_claim(ent, room)), could_start):
         _enter(room, starts, found)
     rows = _by_claim(ent, room)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from allocator.verify.verdict import Violation
 RESOURCES = ("GPUs", "CPUs", "GiB")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Case:
     """One decision to be judged."""
 
@@ -28,7 +29,6 @@ class Case:
     decision: Decision
     rows: Rows
     after: AfterState
-    room: Room
     score: Score
 
     @classmethod
@@ -40,7 +40,12 @@ class Case:
             for row, start in rows.starts.items()
         }
         after = build_after(ent, rows.stops.keys(), starts, rows.promotions.keys())
-        return cls(ent, decision, rows, after, Room(after), score_of(after))
+        return cls(ent, decision, rows, after, score_of(after))
+
+    @cached_property
+    def room(self) -> Room:
+        """What is free after the decision; counted where something waits that might use it."""
+        return Room(self.after)
 
     def work(self, row: int) -> Workload:
         """The workload of a row."""

@@ -14,7 +14,8 @@ from allocator.verify.verdict import Violation
 
 def work_conservation(case: Case) -> Iterator[Violation]:
     """Ensures that no workload waits that could start on free GPUs with all the rest unchanged."""
-    for opening in openings(case.room, that_fit(case.room, _waiting(case))):
+    rows = _waiting(case)
+    for opening in openings(case.room, that_fit(case.room, rows)) if len(rows) else ():
         detail = f"waits, but could start ({opening.mode.value}) on {_nodes(case, opening)}, which are free"
         yield Violation("work_conservation", case.id(opening.row), detail)
 
@@ -23,7 +24,8 @@ def unallocated_last(case: Case) -> Iterator[Violation]:
     """Ensures that no entitled workload waits that could start on free GPUs and those of unallocated work with all the rest
     unchanged, unless that would idle more GPUs than it starts."""
     rows = _waiting(case)
-    for opening in openings(case.room, rows[case.ent.works.entitled[rows]], could_start_over_unallocated):
+    rows = rows[case.ent.works.entitled[rows]]
+    for opening in openings(case.room, rows, could_start_over_unallocated) if len(rows) else ():
         if opening.exempt or isinstance(could_start(case.room, opening.row), Opening):
             continue
         stops = case.names(np.array(opening.stops, dtype=np.int64)) or "nothing"
