@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from allocator.entitlement import Entitlement
-from allocator.entitlement.model import Forced
+from allocator.entitlement.forced import UNFORCED
 from allocator.epoch import EpochProblem, EpochSolution
 from allocator.verify.after import AfterState, Placed, build_after
 
@@ -29,7 +29,7 @@ class Plan:
 
 def forced_rows(ent: Entitlement) -> frozenset[int]:
     """Running work that must stop."""
-    return frozenset(np.flatnonzero(ent.works.forced != Forced.NONE).tolist())
+    return frozenset(np.flatnonzero(ent.works.forced != UNFORCED).tolist())
 
 
 def plan_of(problem: EpochProblem, solution: EpochSolution) -> Plan:

@@ -19,6 +19,7 @@ from allocator.domain import (
 )
 from allocator.engine.plan import Plan, due_starts, forced_rows
 from allocator.entitlement import Entitlement
+from allocator.entitlement.forced import UNFORCED
 from allocator.entitlement.model import Forced
 from allocator.entitlement.reserve import as_row
 from allocator.verify.after import Placed
@@ -86,7 +87,7 @@ def _preemption(ent: Entitlement, starts: _Starts, row: int) -> Preemption:
 
 
 def _cause(ent: Entitlement, starts: _Starts, row: int, forced: Forced) -> tuple[StopReason, tuple[str, ...]]:
-    if forced is not Forced.NONE:
+    if forced != UNFORCED:
         gangs = (one for one in ent.reserved if row in one.victims)
         return REASON_OF_FORCED[forced], tuple(ent.snapshot.workloads[one.row].id for one in gangs)
     moves = starts.has(row)

@@ -10,8 +10,8 @@ import numpy as np
 from allocator.domain import Lapse, Reservation, Workload
 from allocator.entitlement.due import start_due
 from allocator.entitlement.facts import Facts
+from allocator.entitlement.forced import UNFORCED
 from allocator.entitlement.lease import open_book
-from allocator.entitlement.model import Forced
 from allocator.entitlement.places import NO_LEAF
 from allocator.entitlement.releases import read_releases
 from allocator.entitlement.reserve import Planner, domain_mask, in_domain
@@ -189,7 +189,7 @@ class _Arranger:
         """GPUs, CPUs and GiB of what could not be stopped for the sake of shares just before now, shape (3, num_nodes)."""
         if self._firm is None:
             contract, works = self.facts.contract, self.facts.snapshot.workloads
-            runs = contract.running & ~(contract.fresh & ~contract.ordered) & (contract.forced == Forced.NONE)
+            runs = contract.running & ~(contract.fresh & ~contract.ordered) & (contract.forced == UNFORCED)
             firm: tuple[list[Workload], list[Workload], list[Workload]] = [], [], []
             for row in np.flatnonzero(runs).tolist():
                 if not self._may_stop(row):

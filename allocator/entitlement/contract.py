@@ -14,7 +14,7 @@ import numpy as np
 
 from allocator.domain import Policy, Run, Snapshot, Workload
 from allocator.entitlement.columns import NONE, Columns, read_columns
-from allocator.entitlement.forced import Forced
+from allocator.entitlement.forced import UNFORCED, Forced
 from allocator.entitlement.placements import Placements, read_placements, starts_now_or_later
 from allocator.topology import BoolArray, IntArray, Layout, shape_of
 
@@ -92,8 +92,8 @@ def read_contract(snapshot: Snapshot, layout: Layout, columns: Columns | None = 
     runs = _read_runs(columns, placements, layout, snapshot.policy, now)
     protected = columns.charged & (now < runs.until)
     ordered = columns.running & ~runs.terminating & (runs.start > now)
-    forced = np.where(runs.terminating, Forced.NONE, _forced_stops(placements, layout, protected))
-    forced[_lost_orders(works, layout, runs.terminating, ordered & (forced == Forced.NONE))] = Forced.ORDER_LOST
+    forced = np.where(runs.terminating, UNFORCED, _forced_stops(placements, layout, protected))
+    forced[_lost_orders(works, layout, runs.terminating, ordered & (forced == UNFORCED))] = Forced.ORDER_LOST
     stops = _read_stops(columns, layout, now)
     ran_before = columns.running & ~runs.fresh
     held_before = ran_before | stops.stopped
@@ -121,8 +121,8 @@ def read_contract(snapshot: Snapshot, layout: Layout, columns: Columns | None = 
         held_gpus=np.where(ran_before, columns.gpus, stops.gpus),
         waiting_before=~held_before,
         charged_before=np.where(ran_before, columns.charged & ~runs.promoted, stops.charged),
-        protected_before=ran_before & protected & ~runs.new_promise & (forced == Forced.NONE),
-        express_before=np.where(ran_before, columns.express & (forced == Forced.NONE), stops.express),
+        protected_before=ran_before & protected & ~runs.new_promise & (forced == UNFORCED),
+        express_before=np.where(ran_before, columns.express & (forced == UNFORCED), stops.express),
         columns=columns,
         placements=placements,
         now=now,
@@ -220,7 +220,7 @@ def _read_stops(columns: Columns, layout: Layout, now: int) -> _Stops:
 
 def _forced_stops(placements: Placements, layout: Layout, protected: BoolArray) -> IntArray:
     """Why each run must stop, a `Forced` code: the first reason that applies, a dead node before a drain."""
-    forced = np.full(len(protected), Forced.NONE, dtype=np.int64)
+    forced = np.full(len(protected), UNFORCED, dtype=np.int64)
     present = placements.present
     row, node = placements.row[present], placements.node[present]
     on_leaving = row[layout.leaving[node]]

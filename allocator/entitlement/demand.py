@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from allocator.entitlement.contract import Contract
-from allocator.entitlement.model import Forced
+from allocator.entitlement.forced import UNFORCED
 from allocator.entitlement.places import Places
 from allocator.entitlement.tree import NO_LIMIT, BudgetTree
 from allocator.topology import GPUS, BoolArray, IntArray, Layout
@@ -39,7 +39,7 @@ def schedulable_gpus(layout: Layout, contract: Contract) -> IntArray:
     """GPUs of each pool that can be handed out: of nodes that accept work, and what promises keep on draining nodes."""
     open_nodes = _sum_by_pool(layout.pool, layout.capacity[GPUS] * layout.accepting, layout)
     places = contract.placements
-    stays = contract.protected & (contract.forced == Forced.NONE)
+    stays = contract.protected & (contract.forced == UNFORCED)
     kept = places.present & ~layout.accepting[places.node] & stays[places.row]
     return open_nodes + _sum_by_pool(layout.pool[places.node[kept]], places.gpus[kept], layout)
 

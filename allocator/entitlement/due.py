@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from allocator.entitlement.facts import Facts
-from allocator.entitlement.model import Forced
+from allocator.entitlement.forced import UNFORCED
 from allocator.entitlement.places import NO_LEAF
 from allocator.entitlement.releases import Releases
 from allocator.entitlement.reserved import Reserved
@@ -44,7 +44,7 @@ class _Clearing:
             & ~contract.ordered
             & (releases.row <= facts.snapshot.now)
         )
-        gone = contract.forced != Forced.NONE
+        gone = contract.forced != UNFORCED
         self.use: dict[int, dict[int, IntArray]] = {}
         self.firm = layout.capacity.copy()
         self.price = np.zeros(len(layout.names), dtype=np.int64)

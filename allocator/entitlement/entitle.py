@@ -19,6 +19,7 @@ from allocator.entitlement.demand import Demand, add_up, installed_gpus, schedul
 from allocator.entitlement.entitled import Claims, large_gangs, mark_entitled
 from allocator.entitlement.express import open_to
 from allocator.entitlement.facts import Facts
+from allocator.entitlement.forced import UNFORCED
 from allocator.entitlement.funding import Funds, budgets, promises, read_funds
 from allocator.entitlement.healthy import HealthCheck
 from allocator.entitlement.model import Entitlement, Forced, Market, WorkTable
@@ -214,7 +215,7 @@ def _table(rows: Rows, found: Arrangement) -> WorkTable:
     renewed, due, prepaid, until = _arranged(contract, found)
     forced = contract.forced.copy()
     forced[[row for one in found.reserved for row in one.victims]] = Forced.RESERVED
-    stays = contract.running & (forced == Forced.NONE) & ~contract.terminating
+    stays = contract.running & (forced == UNFORCED) & ~contract.terminating
     stoppable = stays & ~contract.protected & ~contract.fresh & ~renewed
     waits = ~contract.running & ~contract.stopped_now
     ranked = np.ones(len(works), dtype=bool)
@@ -237,7 +238,7 @@ def _table(rows: Rows, found: Arrangement) -> WorkTable:
         held_before=contract.held_before,
         held_pool=contract.held_pool,
         forced=forced,
-        candidate=claimants.placeable & ((waits & ~rows.patient & ~due) | (forced != Forced.NONE)),
+        candidate=claimants.placeable & ((waits & ~rows.patient & ~due) | (forced != UNFORCED)),
         renewed=renewed,
         due=due,
         prepaid=prepaid,

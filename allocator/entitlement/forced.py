@@ -16,3 +16,7 @@ class Forced(IntEnum):
     """An ordered start whose place a victim has not left in time."""
     RESERVED = 5
     """It lies where a gang starts whose reservation is due."""
+
+
+UNFORCED = int(Forced.NONE)
+"""The code of a run that need not stop, as a plain number: it is what arrays of codes are compared with."""

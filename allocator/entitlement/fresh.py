@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from allocator.entitlement.model import Entitlement, Forced
+from allocator.entitlement.forced import UNFORCED
+from allocator.entitlement.model import Entitlement
 from allocator.topology import BoolArray
 
 
@@ -12,5 +13,5 @@ def ordinary_starts(ent: Entitlement) -> BoolArray:
     An express start needs the place of charged work only if that place is missing without them: they came with it or after it.
     """
     works = ent.works
-    found: BoolArray = works.running & works.fresh & ~works.ordered & ~ent.columns.express & (works.forced == Forced.NONE)
+    found: BoolArray = works.running & works.fresh & ~works.ordered & ~ent.columns.express & (works.forced == UNFORCED)
     return found

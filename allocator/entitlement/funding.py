@@ -9,7 +9,8 @@ import numpy as np
 
 from allocator.domain import Policy, Workload
 from allocator.entitlement.contract import LAST_TRY_RUNTIME, Contract, ordinary_promise
-from allocator.entitlement.model import NO_BUDGET, Forced
+from allocator.entitlement.forced import UNFORCED
+from allocator.entitlement.model import NO_BUDGET
 from allocator.entitlement.places import NO_LEAF, NO_POOL, Places
 from allocator.entitlement.tree import BudgetTree
 from allocator.entitlement.usage import effective_window
@@ -33,7 +34,7 @@ def read_funds(
 
     `available_before` is what was left before the promises made at `now`.
     """
-    counts = contract.protected & (contract.forced == Forced.NONE)
+    counts = contract.protected & (contract.forced == UNFORCED)
     old, both = np.hsplit(_outstanding(contract, places.leaf, counts, tree, budget.shape[1], now), 2)
     before, after = (np.where(budget == NO_BUDGET, 0, np.maximum(0, budget - usage - promised)) for promised in (old, both))
     return Funds(budget=budget, outstanding=both, available=after, available_before=before)

@@ -11,7 +11,7 @@ from allocator.domain import Lapse, Snapshot
 from allocator.entitlement.contract import Contract, ordinary_promise
 from allocator.entitlement.demand import queue_order
 from allocator.entitlement.facts import Facts
-from allocator.entitlement.model import Forced
+from allocator.entitlement.forced import UNFORCED
 from allocator.entitlement.places import NO_LEAF, Places
 from allocator.entitlement.reserve import Planner
 from allocator.entitlement.tree import BudgetTree
@@ -54,7 +54,7 @@ class LeaseBook:
         contract = self.contract
         leases = contract.columns.renew & (contract.min_runtime > 0) & contract.running
         stays = (
-            contract.charged & ~contract.protected & ~contract.fresh & ~contract.terminating & (contract.forced == Forced.NONE)
+            contract.charged & ~contract.protected & ~contract.fresh & ~contract.terminating & (contract.forced == UNFORCED)
         )
         order: list[int] = queue_order(contract, self.places.leaf, leases & stays & (self.places.leaf != NO_LEAF)).tolist()
         return order
@@ -97,7 +97,7 @@ class LeaseBook:
         contract, found = self.contract, []
         for row in np.flatnonzero(contract.columns.renew & contract.running).tolist():
             work = self.snapshot.workloads[row]
-            held = contract.charged[row] and not contract.terminating[row] and contract.forced[row] == Forced.NONE
+            held = contract.charged[row] and not contract.terminating[row] and contract.forced[row] == UNFORCED
             protected = contract.protected[row] and not (contract.fresh[row] and contract.start[row] > self.snapshot.now)
             if work.min_runtime > 0 and held and (row in renewed or protected) and self.places.leaf[row] != NO_LEAF:
                 at = renewed.get(row, int(contract.protected_until[row]))

@@ -14,7 +14,8 @@ import numpy as np
 from allocator.domain import Workload
 from allocator.entitlement.contract import Contract
 from allocator.entitlement.costs import spread_cost
-from allocator.entitlement.model import Entitlement, Forced
+from allocator.entitlement.forced import UNFORCED
+from allocator.entitlement.model import Entitlement
 from allocator.topology import GPUS, BoolArray, IntArray, shape_of, tasks_per_node
 
 MOST_GANGS = 16
@@ -93,7 +94,7 @@ class _Before:
 def _just_before(ent: Entitlement, contract: Contract) -> _Before:
     works, layout = ent.works, ent.layout
     promoted = contract.charged & ~contract.charged_before
-    firm = works.running & ~works.fresh & ~works.stoppable & ~promoted & (works.forced == Forced.NONE)
+    firm = works.running & ~works.fresh & ~works.stoppable & ~promoted & (works.forced == UNFORCED)
     room, free = layout.capacity.copy(), layout.capacity.copy()
     placements = contract.placements
     row, node, tasks = (column[placements.before] for column in (placements.row, placements.node, placements.tasks))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from allocator.entitlement.contract import Contract
-from allocator.entitlement.model import Forced
+from allocator.entitlement.forced import UNFORCED
 from allocator.topology import BoolArray, IntArray, Layout
 
 
@@ -43,7 +43,7 @@ def read_releases(layout: Layout, contract: Contract, notice: int, now: int) -> 
     is fixed until it has begun.
     """
     row = np.zeros(len(contract.running), dtype=np.int64)
-    stays, made = contract.forced == Forced.NONE, made_now(contract, now)
+    stays, made = contract.forced == UNFORCED, made_now(contract, now)
     holds = contract.protected & stays
     early = holds & ~made
     row[early] = contract.protected_until[early]

@@ -92,10 +92,12 @@ def build_classes(ent: Entitlement, shapes: Shapes, victims: Victims, cells: Cel
     """Group the nodes that can take anything; returns the classes and the class of each node (-1: none)."""
     free, whole, placed = state.free, state.whole, state.placed
     residents: dict[int, list[Resident]] = {}
+    if not len(shapes.pool):
+        return _as_classes([], cells, free, whole, residents, len(whole))
     for r, (nodes, need) in enumerate(zip(victims.nodes, victims.need, strict=True)):
         for node, (gpus, cpus, memory) in zip(nodes.tolist(), need.T.tolist(), strict=True):
             residents.setdefault(node, []).append((r, (gpus, cpus, memory)))
-    usable = shapes.open_to.any(axis=0) & ent.layout.accepting if len(shapes.pool) else np.zeros(len(whole), dtype=np.bool_)
+    usable = shapes.open_to.any(axis=0) & ent.layout.accepting
     own = _number_residents(residents, len(whole))
     nodes = (usable & ((free[GPUS] > 0) | (own > 0))).nonzero()[0]
     late = np.where(own > 0, state.late, 0)

@@ -6,8 +6,8 @@ import numpy as np
 
 from allocator.entitlement import Entitlement
 from allocator.entitlement.costs import fragmentation_cost
+from allocator.entitlement.forced import UNFORCED
 from allocator.entitlement.fresh import ordinary_starts
-from allocator.entitlement.model import Forced
 from allocator.epoch.classes import Nodes, build_cells, build_classes, cell_level
 from allocator.epoch.offers import build_offers, build_shapes, draft_offers, drop_unneeded, number_queues
 from allocator.epoch.problem import EpochProblem
@@ -82,7 +82,7 @@ def free_room(ent: Entitlement) -> IntArray:
     reservation is due take theirs.
     """
     works = ent.works
-    holds = works.running & (works.forced == Forced.NONE)
+    holds = works.running & (works.forced == UNFORCED)
     stays, leaves, comes = (
         ent.placements.on_nodes(holds & part, ent.columns.shape, len(ent.layout.names))
         for part in (~works.terminating & ~works.ordered, works.terminating, works.ordered & ~works.terminating)
@@ -97,7 +97,7 @@ def _express_room(ent: Entitlement) -> IntArray:
     """GPUs of each pool's lane that are not held by express runs, those that start at now included."""
     room = ent.express_room.copy()
     works = ent.works
-    for row in np.flatnonzero(works.running & works.fresh & (works.forced == Forced.NONE)):
+    for row in np.flatnonzero(works.running & works.fresh & (works.forced == UNFORCED)):
         run = ent.snapshot.workloads[int(row)].run
         if run is not None and run.express:
             room[works.run_pool[row]] -= works.gpus[row]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from allocator.entitlement import Entitlement
-from allocator.entitlement.model import Forced
+from allocator.entitlement.forced import UNFORCED
 from allocator.epoch.problem import FundingRow, LimitRow, Offers, Promotions, ShareTerm, Victims
 from allocator.topology.layout import BoolArray, IntArray
 
@@ -55,7 +55,7 @@ def limit_rows(ent: Entitlement, offers: Offers, victims: Victims) -> tuple[Limi
         return ()
     all_offers = _members(ent, offers.leaf, np.zeros_like(offers.pool), _all(offers.work))
     all_victims = _members(ent, victims.leaf, np.zeros_like(victims.pool), _all(victims.work))
-    holding = ent.works.running & (ent.works.forced == Forced.NONE)
+    holding = ent.works.running & (ent.works.forced == UNFORCED)
     kept, charged = _held(ent, holding), _held(ent, holding & (ent.works.charged | ~ent.works.stoppable))
     rows = []
     for vertex in map(int, limited):
@@ -102,7 +102,7 @@ def share_terms(ent: Entitlement, offers: Offers, victims: Victims, promotions: 
 def charged_now(ent: Entitlement) -> IntArray:
     """GPUs of charged runs that no forced stop ends and of gangs whose reservation is due, by vertex and pool."""
     works = ent.works
-    rows = np.flatnonzero(works.running & works.charged & (works.forced == Forced.NONE))
+    rows = np.flatnonzero(works.running & works.charged & (works.forced == UNFORCED))
     own = np.zeros_like(ent.market.held)
     np.add.at(own, (works.leaf[rows], works.run_pool[rows]), works.gpus[rows])
     due = np.flatnonzero(works.due)

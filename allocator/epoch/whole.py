@@ -6,7 +6,7 @@ import numpy as np
 
 from allocator.entitlement import Entitlement
 from allocator.entitlement.costs import whole_before
-from allocator.entitlement.model import Forced
+from allocator.entitlement.forced import UNFORCED
 from allocator.epoch.problem import WholeDomain
 from allocator.topology.layout import GPUS, IntArray, Layout
 
@@ -35,7 +35,7 @@ def whole_placed(ent: Entitlement) -> IntArray:
     """GPUs of runs that start at now whatever is decided, on nodes that were wholly free just before, shape (num_nodes,)."""
     layout, works = ent.layout, ent.works
     placed = np.zeros(len(layout.names), dtype=np.int64)
-    for row in np.flatnonzero(works.running & works.fresh & (works.forced == Forced.NONE)):
+    for row in np.flatnonzero(works.running & works.fresh & (works.forced == UNFORCED)):
         work = ent.snapshot.workloads[int(row)]
         assert work.run is not None
         for name, tasks in work.run.placement.items():

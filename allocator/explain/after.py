@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from allocator.domain import Decision
-from allocator.entitlement.model import Entitlement, Forced
+from allocator.entitlement.forced import UNFORCED
+from allocator.entitlement.model import Entitlement
 from allocator.topology import NEVER, BoolArray, IntArray, shape_of
 
 
@@ -93,7 +94,7 @@ def build_after(ent: Entitlement, decision: Decision) -> After:
         held=_held(ent, pool),
         promised=_promised(ent, decision, row, pool),
         leaves=ent.works.terminating,
-        comes=ent.works.ordered & (ent.works.forced == Forced.NONE),
+        comes=ent.works.ordered & (ent.works.forced == UNFORCED),
     )
 
 

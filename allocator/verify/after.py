@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from allocator.entitlement.forced import UNFORCED
 from allocator.entitlement.fresh import ordinary_starts
-from allocator.entitlement.model import Entitlement, Forced
+from allocator.entitlement.model import Entitlement
 from allocator.topology import UNLIMITED, BoolArray, IntArray, once
 
 _MOST = UNLIMITED << 4
@@ -113,7 +114,7 @@ class AfterState:
     @property
     def voluntary(self) -> BoolArray:
         """True for stops that were a choice."""
-        forced: BoolArray = self.ent.works.forced != Forced.NONE
+        forced: BoolArray = self.ent.works.forced != UNFORCED
         return self.stopped & ~forced
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from allocator.entitlement.forced import UNFORCED
 from allocator.entitlement.model import Forced
 from allocator.verify.case import RESOURCES, Case
 from allocator.verify.physical import unsuitable
@@ -97,7 +98,7 @@ def health(case: Case) -> Iterator[Violation]:
                 )
                 yield Violation("health", case.id(row), detail)
                 break
-    for row in np.flatnonzero((forced != Forced.NONE) & case.after.kept).tolist():
+    for row in np.flatnonzero((forced != UNFORCED) & case.after.kept).tolist():
         why = Forced(int(forced[row])).name.lower()
         yield Violation("health", case.id(row), f"must stop ({why}), but is named in no preemption")
 

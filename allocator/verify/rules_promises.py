@@ -9,6 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from allocator.domain import BrokenContract, Lapse, Renewal, Unfunded
+from allocator.entitlement.forced import UNFORCED
 from allocator.entitlement.model import Forced
 from allocator.verify.case import Case
 from allocator.verify.lane import Lane
@@ -24,7 +25,7 @@ def protection(case: Case) -> Iterator[Violation]:
     """Ensures that protected work is neither stopped nor moved, that promises are recorded in full, and that the promises
     which dead nodes and passed deadlines break are reported."""
     works = case.ent.works
-    breaks = works.forced != Forced.NONE
+    breaks = works.forced != UNFORCED
     for row in np.flatnonzero(case.after.stopped & works.protected & ~breaks).tolist():
         yield Violation("protection", case.id(row), f"is stopped, but protected until {works.protected_until[row]}")
     for row, start in case.rows.starts.items():

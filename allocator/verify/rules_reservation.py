@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from allocator.domain import Reservation
-from allocator.entitlement.model import Forced
+from allocator.entitlement.forced import UNFORCED
 from allocator.entitlement.reserved import Reserved
 from allocator.topology import IntArray
 from allocator.verify.case import Case
@@ -100,7 +100,7 @@ def _releases(case: Case) -> IntArray:
             until = case.promise_end(row)
         elif after.kept[row] and works.terminating[row] and run is not None and run.terminating_until is not None:
             until = max(run.terminating_until, 0) if run.terminating_until > snapshot.now else snapshot.now + 1
-        elif after.kept[row] and works.ordered[row] and works.forced[row] == Forced.NONE and run is not None:
+        elif after.kept[row] and works.ordered[row] and works.forced[row] == UNFORCED and run is not None:
             until = max(until, (run.start_time or 0) + 1)
         nodes = list(placement)
         release[nodes] = np.maximum(release[nodes], until)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from allocator.domain import StopReason
+from allocator.entitlement.forced import UNFORCED
 from allocator.entitlement.model import Forced
 from allocator.topology import BoolArray, IntArray
 from allocator.verify.after import used_by_runs
@@ -85,7 +86,7 @@ def beneficiary(case: Case) -> Iterator[Violation]:
     forced, index = case.ent.works.forced, {work.id: row for row, work in enumerate(case.ent.snapshot.workloads)}
     held = case.after.held.sum(axis=1)
     for row, stop in case.rows.stops.items():
-        if forced[row] != Forced.NONE:
+        if forced[row] != UNFORCED:
             yield from _forced_stop(case, row)
             continue
         if not stop.beneficiaries:
