@@ -54,16 +54,22 @@ class Snapshot:
     policy: Policy = field(default_factory=Policy)
     rejected: tuple[Rejection, ...] = ()
 
-    def canonical(self) -> Snapshot:
+    def canonical(self, like: Snapshot | None = None) -> Snapshot:
         """The same snapshot with its lists in canonical order, so that no decision depends on the order they came in.
 
-        The snapshot itself if it stands in that order.
+        The snapshot itself if it stands in that order. `like` is another canonical snapshot, if there is one: the lists that
+        this one has too are not looked at.
         """
-        nodes = _sorted(self.cluster.nodes, attrgetter("name"))
+        known = None if like is None else (like.cluster.nodes, like.budgets)
+        nodes, budgets = self.cluster.nodes, self.budgets
+        if known is None or known[0] is not nodes:
+            nodes = _sorted(nodes, attrgetter("name"))
+        if known is None or known[1] is not budgets:
+            budgets = _sorted(budgets, attrgetter("id"))
         cluster = self.cluster if nodes is self.cluster.nodes else replace(self.cluster, nodes=nodes)
         parts: dict[str, Any] = {
             "cluster": cluster,
-            "budgets": _sorted(self.budgets, attrgetter("id")),
+            "budgets": budgets,
             "workloads": _sorted(self.workloads, attrgetter("id")),
             "usage": _sorted(self.usage, _usage_key),
             "reservations": _sorted(self.reservations, attrgetter("workload")),

@@ -106,8 +106,9 @@ def _allocate(
     if engine != "greedy":
         shared_process().warm()
     with clock.step("entitle"):
-        snapshot = snapshot.canonical()
-        ent = entitle(snapshot, None if session is None else session.before)
+        before = None if session is None else session.before
+        snapshot = snapshot.canonical(None if before is None else before.snapshot)
+        ent = entitle(snapshot, before)
         if session is not None:
             session.before = ent
         digest = digest_of(ent)

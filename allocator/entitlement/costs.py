@@ -13,7 +13,7 @@ from allocator.entitlement.columns import NONE
 from allocator.entitlement.contract import Contract
 from allocator.entitlement.entitled import level_ranks
 from allocator.entitlement.model import Entitlement
-from allocator.entitlement.places import Places
+from allocator.entitlement.places import NO_LEAF, Places
 from allocator.entitlement.requests import request_of
 from allocator.entitlement.spreads import SpreadCosts
 from allocator.entitlement.tree import BudgetTree, frozen
@@ -136,7 +136,8 @@ def order_costs(
     count = np.ones(len(leaf), dtype=np.int64)
     rows = np.flatnonzero(ranked & (contract.min_runtime > 0))
     order = rows[np.lexsort((rows, contract.submit[rows], -contract.priority[rows], leaf[rows]))]
-    _, first, size = np.unique(leaf[order], return_index=True, return_counts=True)
+    first = np.diff(leaf[order], prepend=NO_LEAF - 1).nonzero()[0]  # where each leaf begins
+    size = np.diff(first, append=len(order))
     rank[order] = np.arange(len(order)) - np.repeat(first, size)
     count[order] = np.repeat(size, size)
     rows = np.flatnonzero(ranked & (contract.min_runtime == 0))

@@ -53,9 +53,11 @@ def mark_entitled(
     Rows are looked at one after the other, those that latched before first; each one that is entitled counts as held for
     those after it.
     """
-    ledger = _Ledger(tree, claims)
     entitled = np.zeros(len(works), dtype=bool)
     since = np.full(len(works), NO_MARK, dtype=np.int64)
+    if not len(claims.counted):
+        return entitled, since
+    ledger = _Ledger(tree, claims)
     latched = _latched(works, contract, claims, now)
     order = _in_order(contract, claims, tree, policy)
     for row, mark in latched:
@@ -139,6 +141,8 @@ def level_ranks(leaf: IntArray, pool: IntArray, amount: IntArray, share: ObjectA
 
     `amount` and `share` are by vertex and pool. A leaf without share is at an infinite level, after all others.
     """
+    if len(leaf) < 2:
+        return np.zeros(len(leaf), dtype=np.int64)
     num_pools = share.shape[1]
     places, row2place = np.unique(leaf * num_pools + pool, return_inverse=True)
     amounts, shares = amount.ravel()[places].tolist(), share.ravel()[places].tolist()

@@ -137,9 +137,12 @@ class _Facts:
 
 def draft_offers(ent: Entitlement) -> list[Batch]:
     """All ways to start of all candidates and of all work that may move, before ranking; who has none is left out."""
+    chosen = np.flatnonzero(ent.works.candidate | ent.works.movable)
+    if not len(chosen):
+        return []
     facts, known = _Facts(ent), dict[tuple[object, ...], tuple[Draft, ...]]()
     batches = []
-    for rows in _alike(ent, np.flatnonzero(ent.works.candidate | ent.works.movable)):
+    for rows in _alike(ent, chosen):
         row = int(rows[0])
         key = _way(facts, row)
         drafts = known.get(key)

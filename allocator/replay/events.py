@@ -10,7 +10,7 @@ from allocator.replay.calendar import Event, Kind
 from allocator.replay.lives import Life, Outcome
 from allocator.replay.meters import Books
 from allocator.replay.policy import Idling
-from allocator.replay.world import World
+from allocator.replay.world import World, in_order
 
 
 def happen(world: World, until: int) -> None:
@@ -120,7 +120,7 @@ def _refresh(world: World, event: Event) -> bool:
 def _revise(world: World, event: Event) -> bool:
     """Another budget tree is in force; work of allocations that are gone is held back while it waits."""
     world.read_meters(world.now)
-    world.budgets = world.trace.revisions[event.number].budgets
+    world.budgets = in_order(world.trace.revisions[event.number].budgets)
     world.books = world.meters.books = Books(world.budgets, world.fleet.pools)
     for work in world.roster.in_order():
         if work.run is None and work.allocation not in world.books.leaves:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 
-from allocator.domain import Cluster, Reservation, Snapshot, Start, Workload
+from allocator.domain import Allocation, Cluster, Reservation, Snapshot, Start, Workload
 from allocator.domain.trace import Trace
 from allocator.replay.calendar import Calendar, Kind
 from allocator.replay.fleet import Fleet
@@ -22,6 +22,11 @@ from allocator.transition import finish
 HOUR = 3600
 SLOWEST = Fraction(1, 10)
 """However far a gang is spread, it keeps this share of its speed."""
+
+
+def in_order(budgets: Iterable[Allocation]) -> tuple[Allocation, ...]:
+    """Budgets by id, as a canonical snapshot has them: the very same list at every decision."""
+    return tuple(sorted(budgets, key=lambda vertex: vertex.id))
 
 
 class World:
@@ -46,7 +51,7 @@ class World:
         self.idling = idling
         self.now = trace.start
         self.changed = True
-        self.budgets = trace.budgets
+        self.budgets = in_order(trace.budgets)
         self.fleet = Fleet(trace.cluster)
         self.roster = Roster()
         self.usage = UsageWindow(trace.policy, trace.usage)

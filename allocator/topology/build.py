@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter, lt
 
 import numpy as np
 
@@ -16,7 +17,9 @@ def build_layout(snapshot: Snapshot, like: Layout | None = None) -> Layout:
 
     `like` is a layout of the same cluster at some other instant, if there is one: what has not changed is taken from it.
     """
-    nodes = tuple(sorted(snapshot.cluster.nodes, key=_name))
+    nodes = snapshot.cluster.nodes
+    if like is None or nodes is not like.nodes:
+        nodes = _in_order(nodes)
     frame = like if like is not None and _same_frame(like, snapshot.cluster.levels, nodes) else _frame(snapshot, nodes)
     down, drain, deadline = (frame.down, frame.drain, frame.deadline) if frame.nodes == nodes else _states(nodes)
     expired = ~down & (deadline <= snapshot.now)
@@ -37,13 +40,17 @@ def build_layout(snapshot: Snapshot, like: Layout | None = None) -> Layout:
     return layout
 
 
-def _name(node: Node) -> str:
-    return node.name
+def _in_order(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+    """The nodes by name: the very same list where it stands in that order."""
+    names = [node.name for node in nodes]
+    return nodes if all(map(lt, names, names[1:])) else tuple(sorted(nodes, key=attrgetter("name")))
 
 
 def _same_frame(like: Layout, levels: tuple[str, ...], nodes: tuple[Node, ...]) -> bool:
     """Whether these are the nodes of a layout, in whatever state."""
-    return like.levels == levels and len(like.nodes) == len(nodes) and all(map(_same_node, like.nodes, nodes))
+    if like.levels != levels or len(like.nodes) != len(nodes):
+        return False
+    return like.nodes is nodes or all(map(_same_node, like.nodes, nodes))
 
 
 def _same_node(one: Node, other: Node) -> bool:

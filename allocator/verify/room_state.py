@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 
 import numpy as np
 
@@ -62,10 +63,8 @@ class Room:
         GPUs that a vertex holds over all pools, shape (num_vertices,).
     placement
         Node index -> tasks of what runs, by workload row.
-    alike
-        By row, equal numbers for workloads that may start in the same ways.
     refusals
-        Why none of them could start on free GPUs, by that number, with the version it holds for.
+        Why none of those that are `alike` could start on free GPUs, by their number, with the version it holds for.
     clearings
         What was found by `clear_for`, by what was asked, with the version it holds for.
     """
@@ -82,7 +81,6 @@ class Room:
         self._residents: Residents | None = None
         self._prices: Prices | None = None
         self.modes: dict[int, Mode] = {}
-        self.alike: list[int] = start_classes(after.ent).tolist()
         self.refusals: dict[int, tuple[int, Refusal]] = {}
         self.clearings: dict[tuple[object, ...], tuple[int, Cleared | None]] = {}
         self._pools: dict[tuple[str, ...], list[int]] = {}
@@ -90,6 +88,12 @@ class Room:
         self._admit_all(after)
         self.places = Places(after.ent.layout, TaskCounts(self.free))
         self.reachable = Places(after.ent.layout, TaskCounts(self.reach))
+
+    @cached_property
+    def alike(self) -> list[int]:
+        """By row, equal numbers for workloads that may start in the same ways."""
+        numbers: list[int] = start_classes(self.ent).tolist()
+        return numbers
 
     @property
     def residents(self) -> Residents:

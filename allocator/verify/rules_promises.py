@@ -57,14 +57,20 @@ def _broken_contracts(case: Case) -> Iterator[Violation]:
 def funding(case: Case) -> Iterator[Violation]:
     """Ensures that new promises are funded at every vertex of their path, that work without min runtime makes none, and that
     funded work is not run uncharged."""
+    if np.any(case.after.started | case.after.promoted):
+        yield from _overspent(case)
+    yield from _never_charged(case)
+    yield from _uncharged_starts(case)
+    yield from _missed_promotions(case)
+
+
+def _overspent(case: Case) -> Iterator[Violation]:
+    """Ensures that new promises cost no more than is available."""
     tree, market, left = case.ent.tree, case.ent.market, case.room.left
     for vertex, pool in np.argwhere((left < 0) & tree.funds[:, None]).tolist():
         spent = market.available[vertex, pool] - left[vertex, pool]
         detail = f"new promises in {case.ent.layout.pools[pool]} cost {spent} GPU-seconds of {market.available[vertex, pool]}"
         yield Violation("funding", tree.ids[vertex], detail)
-    yield from _never_charged(case)
-    yield from _uncharged_starts(case)
-    yield from _missed_promotions(case)
 
 
 def _never_charged(case: Case) -> Iterator[Violation]:
