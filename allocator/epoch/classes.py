@@ -107,9 +107,16 @@ def build_classes(ent: Entitlement, shapes: Shapes, victims: Victims, cells: Cel
     )  # fmt: skip
     members = _split(nodes, kind, placed[nodes] > 0)
 
+    known: dict[tuple[object, ...], bool] = {}
+
     def stays_together(group: list[int]) -> bool:
-        node = group[0]
-        return len(group) == 1 or _mergeable(shapes, node, free, residents.get(node, ()), bool(whole[node]))
+        if len(group) == 1:
+            return True
+        node, here = group[0], residents.get(group[0], ())
+        key = (*free[:, node].tolist(), *here, bool(whole[node]), shapes.open_to[:, node].tobytes())
+        if key not in known:  # groups that differ in their place alone get the same answer
+            known[key] = _mergeable(shapes, node, free, here, bool(whole[node]))
+        return known[key]
 
     members = [part for group in members for part in ([group] if stays_together(group) else [[node] for node in group])]
     members.sort(key=lambda group: group[0])

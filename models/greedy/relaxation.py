@@ -155,6 +155,8 @@ class Relaxation:
     def _relocation(self) -> None:
         """Running work starts elsewhere only if it is stopped."""
         moves = np.flatnonzero(self.problem.offers.victim >= 0)
+        if not len(moves):
+            return
         victims, which = np.unique(self.problem.offers.victim[moves], return_inverse=True)
         row = self._rows.rows(-np.inf, np.zeros(len(victims)))
         self._rows.put(row[which], self._start[moves], 1.0)
@@ -188,6 +190,8 @@ class Relaxation:
     def _licence(self, room: Groups, express: IntArray, of_group: IntArray, need: IntArray) -> None:
         """Charged work without a licence stops only where express units lie, or to move."""
         unlicensed = np.flatnonzero(~self.problem.victims.licensed)
+        if not len(unlicensed):
+            return
         row = np.full(self.num_victims, -1)
         row[unlicensed] = self._rows.rows(-np.inf, np.zeros(len(unlicensed)))
         self._rows.put(row[unlicensed], self._stop[unlicensed], 1.0)
@@ -230,6 +234,8 @@ class Relaxation:
     def _packing(self, room: Groups, need: IntArray, count: IntArray, of_form: IntArray, of_group: IntArray) -> None:
         """Units of a size use whole multiples of it: on one node, what a victim holds cuts more than its own GPUs from them."""
         group, size, victim, least, most = room.cuts
+        if not len(group):
+            return
         cut, unit = pairs_of_equals(group, of_group)
         large = need[of_form[unit]] >= size[cut]
         used, which = np.unique(cut[large], return_inverse=True)
@@ -272,6 +278,8 @@ class Relaxation:
     def _promotions(self) -> None:
         """Nobody is promoted and stopped; whoever stays is promoted where funds cannot run out."""
         promotions = self.problem.promotions
+        if not len(promotions.work):
+            return
         scarce = np.zeros(len(promotions.work), dtype=np.bool_)
         for funding in self.problem.funding:
             scarce[funding.promotions] = True

@@ -196,19 +196,12 @@ def _list(column: IntArray) -> list[int]:
 
 def _invert(groups: Sequence[IntArray], size: int) -> list[tuple[int, ...]]:
     """For each member, the indices of the groups that hold it; members of the same groups share one tuple."""
-    member = np.concatenate([*groups, np.zeros(0, dtype=np.int64)])
-    group = np.repeat(np.arange(len(groups)), [len(members) for members in groups])
-    group = group[np.argsort(member, kind="stable")]
-    count = np.bincount(member, minlength=size)
-    begin = np.cumsum(count) - count
-    found: list[tuple[int, ...]] = [()] * size
-    for number in np.unique(count[count > 0]).tolist():
-        own = np.flatnonzero(count == number)
-        sets, which = np.unique(group[begin[own][:, None] + np.arange(number)], axis=0, return_inverse=True)
-        shared = [tuple(row) for row in sets.tolist()]
-        for j, index in zip(own.tolist(), which.reshape(-1).tolist(), strict=True):
-            found[j] = shared[index]
-    return found
+    found: list[list[int]] = [[] for _ in range(size)]
+    for index, members in enumerate(groups):
+        for member in members.tolist():
+            found[member].append(index)
+    shared: dict[tuple[int, ...], tuple[int, ...]] = {}
+    return [shared.setdefault(own, own) for own in map(tuple, found)]
 
 
 def _charged_twins(problem: EpochProblem) -> dict[int, int]:
