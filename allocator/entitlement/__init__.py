@@ -2,7 +2,6 @@
 
 from allocator.entitlement.costs import (
     Score,
-    SpreadCosts,
     express_cost,
     fragmentation_cost,
     idle_cost,
@@ -14,6 +13,7 @@ from allocator.entitlement.costs import (
 from allocator.entitlement.curve import Curve
 from allocator.entitlement.entitle import entitle
 from allocator.entitlement.model import NO_BUDGET, Entitlement, Forced, Market, WorkTable
+from allocator.entitlement.spreads import SpreadCosts
 from allocator.entitlement.tree import BudgetTree
 
 __all__ = [

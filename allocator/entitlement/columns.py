@@ -26,7 +26,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Numberings:
-    """How requests, allocations, lists of pools and nodes are numbered in `Columns`: in the order in which they were first met."""
+    """How requests, allocations, lists of pools and nodes are numbered in `Columns`: in the order in which they first came."""
 
     request: dict[Hashable, int] = field(default_factory=dict)
     allocation: dict[str, int] = field(default_factory=dict)
@@ -135,13 +135,14 @@ def _columns(works: tuple[Workload, ...], numbering: Numberings, like: Columns |
     return _named(works, numbering, table, _cells(works, numbering, new, before, like))
 
 
-def _cells(
-    works: Sequence[Workload], numbering: Numberings, new: IntArray, before: IntArray, like: Columns | None
-) -> IntArray:
+def _cells(works: Sequence[Workload], numbering: Numberings, new: IntArray, before: IntArray, like: Columns | None) -> IntArray:
     """Where runs lie; those of workloads that stood in `like`, at the rows `before`, are taken from it."""
     runs = ((row, works[row].run) for row in new.tolist())
     read = [
-        (row, _number(numbering.node, name), tasks) for row, run in runs if run is not None for name, tasks in run.placement.items()
+        (row, _number(numbering.node, name), tasks)
+        for row, run in runs
+        if run is not None
+        for name, tasks in run.placement.items()
     ]
     cells = np.array(read, dtype=np.int64).reshape(-1, 3).T
     if like is not None:
@@ -168,8 +169,8 @@ def _named(works: tuple[Workload, ...], numbering: Numberings, table: IntArray, 
         submit=submit, priority=priority, min_runtime=min_runtime, gpus=gpus, shape=table[SHAPE], restart_time=restart_time,
         preempted=preempted, entitled_since=entitled_since, interval=interval, start=start, charged_since=charged_since,
         granted_at=granted_at, protected_until=protected_until, checkpoint=checkpoint, leaves=leaves, stopped_at=stopped_at,
-        taken_off_at=taken_off_at, resumable=resumable, saves=saves, renew=renew, runs_unfunded=runs_unfunded, running=running, charged=charged,
-        express=express, index={work.id: row for row, work in enumerate(works)}, cells=cells,
+        taken_off_at=taken_off_at, resumable=resumable, saves=saves, renew=renew, runs_unfunded=runs_unfunded, running=running,
+        charged=charged, express=express, index={work.id: row for row, work in enumerate(works)}, cells=cells,
     )  # fmt: skip
 
 
@@ -209,8 +210,8 @@ def _numbers(work: Workload, numbering: Numberings) -> tuple[int, ...]:
         _number(numbering.pools, work.pools), work.submit_time, work.priority, work.min_runtime, work.gpus,
         *(min(amount, UNLIMITED) for amount in shape_of(work)), work.restart_time, work.preempted,
         _instant(work.entitled_since), work.checkpoint_interval or 0 if work.resumable else 0, *instants,
-        stop.at if stop is not None and stop.begun else NONE, NONE if stop is None else stop.at, work.resumable, work.resumable and work.checkpoint_on_notice,
-        work.renew, work.unfunded is Unfunded.RUN, *flags,
+        stop.at if stop is not None and stop.begun else NONE, NONE if stop is None else stop.at, work.resumable,
+        work.resumable and work.checkpoint_on_notice, work.renew, work.unfunded is Unfunded.RUN, *flags,
     )  # fmt: skip
 
 

@@ -189,6 +189,8 @@ def spread_of_runs(entitlement: Entitlement) -> IntArray:
     several = np.isin(row, gangs)
     gang, node = np.searchsorted(gangs, row[several]), node[several]
     for price, least, domain in zip(costs, fewest, levels, strict=True):
+        if not price.any():
+            continue
         size = int(domain.max(initial=0)) + 1
         touched = np.sort(gang * size + domain[node])
         number = np.bincount(touched[np.diff(touched, prepend=-1) > 0] // size, minlength=len(gangs))

@@ -171,9 +171,13 @@ class CurveTable:
         count = np.array([len(curve.points) for curve in curves], dtype=np.int64)
         self._owner = np.repeat(np.arange(len(curves)), count)
         self._points, self._slopes, self._costs = (
-            np.fromiter(chain.from_iterable(parts), np.int64, len(self._owner))
-            for parts in zip(*((curve.points, curve.slopes, curve.costs) for curve in curves), strict=True)
-        ) if curves else (np.zeros(0, dtype=np.int64) for _ in range(3))
+            (
+                np.fromiter(chain.from_iterable(parts), np.int64, len(self._owner))
+                for parts in zip(*((curve.points, curve.slopes, curve.costs) for curve in curves), strict=True)
+            )
+            if curves
+            else (np.zeros(0, dtype=np.int64) for _ in range(3))
+        )
 
     def values(self, curve: IntArray, gpus: IntArray) -> IntArray:
         """Costs of holding `gpus[i]` GPUs (0 or more) by `curve[i]`, the same shape."""

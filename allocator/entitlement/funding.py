@@ -27,9 +27,7 @@ class Funds:
     available_before: IntArray
 
 
-def read_funds(
-    contract: Contract, places: Places, tree: BudgetTree, budget: IntArray, usage: IntArray, now: int
-) -> Funds:
+def read_funds(contract: Contract, places: Places, tree: BudgetTree, budget: IntArray, usage: IntArray, now: int) -> Funds:
     """What protected runs are still promised of their budgets, and what is left for new promises.
 
     `available_before` is what was left before the promises made at `now`.
@@ -51,9 +49,7 @@ def budgets(tree: BudgetTree, installed: IntArray, policy: Policy) -> IntArray:
     return budget
 
 
-def _outstanding(
-    contract: Contract, leaf: IntArray, counts: BoolArray, tree: BudgetTree, num_pools: int, now: int
-) -> IntArray:
+def _outstanding(contract: Contract, leaf: IntArray, counts: BoolArray, tree: BudgetTree, num_pools: int, now: int) -> IntArray:
     """GPU-seconds that these runs are still promised, by subtree: without the promises made at `now`, and with them.
 
     Shape (num_vertices, 2 * num_pools).

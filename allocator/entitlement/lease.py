@@ -53,9 +53,7 @@ class LeaseBook:
     def _lapsed(self) -> Sequence[int]:
         contract = self.contract
         leases = contract.columns.renew & (contract.min_runtime > 0) & contract.running
-        stays = (
-            contract.charged & ~contract.protected & ~contract.fresh & ~contract.terminating & (contract.forced == UNFORCED)
-        )
+        stays = contract.charged & ~contract.protected & ~contract.fresh & ~contract.terminating & (contract.forced == UNFORCED)
         order: list[int] = queue_order(contract, self.places.leaf, leases & stays & (self.places.leaf != NO_LEAF)).tolist()
         return order
 

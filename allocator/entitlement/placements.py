@@ -53,10 +53,9 @@ class Placements:
 
     def of_all(self, rows: IntArray) -> list[tuple[IntArray, IntArray]]:
         """The same for each of some workloads, ascending."""
-        chosen = self.present & np.isin(self.row, rows)
-        cuts = np.searchsorted(self.row[chosen], rows[1:])
-        nodes, tasks = (np.split(column[chosen], cuts) for column in (self.node, self.tasks))
-        return list(zip(nodes, tasks, strict=True)) if len(rows) else []
+        row, node, tasks = self.row[self.present], self.node[self.present], self.tasks[self.present]
+        bounds = zip(*(np.searchsorted(row, rows, side=side).tolist() for side in ("left", "right")), strict=True)
+        return [(node[start:stop], tasks[start:stop]) for start, stop in bounds]
 
 
 def read_placements(columns: Columns, layout: Layout, now: int) -> Placements:

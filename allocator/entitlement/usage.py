@@ -81,13 +81,13 @@ def _record_spells(records: Sequence[UsageRecord], tree: BudgetTree, pools: Sequ
     group_of: dict[str | None, int] = {None: NO_ID}
     rows = [
         (
-            vertex, pool, one.gpus, one.start, one.end, one.charged,
+            place, market, one.gpus, one.start, one.end, one.charged,
             NO_ID if one.id is None else group_of.setdefault(one.id, len(group_of)),
         )
         for one in records
-        if (vertex := vertex_of.get(one.allocation, -1)) >= 0
-        and (pool := pool_of.get(one.pool, -1)) >= 0
-        and not (orphans and orphans.get(one.allocation) == vertex)
+        if (place := vertex_of.get(one.allocation, -1)) >= 0
+        and (market := pool_of.get(one.pool, -1)) >= 0
+        and not (orphans and orphans.get(one.allocation) == place)
     ]  # fmt: skip
     vertex, pool, gpus, start, end, charged, group = np.array(rows, dtype=np.int64).reshape(-1, 7).T
     return _Spells(vertex, pool, gpus, start, end, charged != 0, group)

@@ -196,7 +196,8 @@ def _siblings(
     sets: SiblingSets, weight: ObjectArray, usage: IntArray, floor: IntArray, demand: IntArray, horizon: int
 ) -> _Siblings:
     """The siblings of these sets, of tables with a row for each vertex, in the narrowest exact number type."""
-    weight, usage, floor, demand = (table[sets.rows] for table in (weight, usage, floor, demand))
+    rows = sets.rows
+    weight, usage, floor, demand = weight[rows], usage[rows], floor[rows], demand[rows]
     divisor = gcd(horizon, MILLI)
     span, unit = horizon // divisor, MILLI // divisor
     sums = [np.add.reduceat(values.astype(np.float64), sets.starts, axis=0) for values in (weight, usage, demand)]

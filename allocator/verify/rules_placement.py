@@ -68,13 +68,13 @@ def topology(case: Case) -> Iterator[Violation]:
 
 def eligibility(case: Case) -> Iterator[Violation]:
     """Ensures that work lies in a pool it accepts, on nodes with its labels that it has not excluded."""
-    nodes = {node.name: node for node in case.ent.snapshot.cluster.nodes}
+    nodes = case.ent.layout.nodes
     for row, placement in case.rows.placements.items():
         work = case.work(row)
         if case.ent.works.leaf[row] < 0:
             yield Violation("eligibility", work.id, f"belongs to {work.allocation}, which is no leaf of the budget tree")
         for node in placement:
-            why = unsuitable(work, nodes[case.node(node)])
+            why = unsuitable(work, nodes[node])
             if why:
                 yield Violation("eligibility", work.id, f"is placed on {case.node(node)}, {why}")
                 break

@@ -83,7 +83,7 @@ def relocation(case: Case) -> Iterator[Violation]:
 def beneficiary(case: Case) -> Iterator[Violation]:
     """Ensures that every stop is for a start in the same decision on one of its nodes or under the same full gpu_limit, or is
     forced by a drain or dead node, and says so."""
-    forced, index = case.ent.works.forced, {work.id: row for row, work in enumerate(case.ent.snapshot.workloads)}
+    forced, index = case.ent.works.forced, case.ent.columns.index
     held = case.after.held.sum(axis=1)
     for row, stop in case.rows.stops.items():
         if forced[row] != UNFORCED:

@@ -58,7 +58,9 @@ class Texts:
         """What has been hashed once the first fields have been."""
         values = tuple(getattr(snapshot, name) for name in _STEM)
         if self._stem is None or not all(map(is_, self._stem[0], values)):
-            members = (b'"' + name.encode() + b'":' + self._member(name, value) for name, value in zip(_STEM, values, strict=True))
+            members = (
+                b'"' + name.encode() + b'":' + self._member(name, value) for name, value in zip(_STEM, values, strict=True)
+            )
             self._stem = values, hashlib.sha256(b"{" + b",".join(members))
         return self._stem[1]
 
