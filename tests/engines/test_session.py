@@ -6,6 +6,7 @@ import gc
 import pickle
 import weakref
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 
@@ -49,6 +50,26 @@ def test_epochs_that_come_as_documents_are_decided_alike() -> None:
             decision = allocate(read, engine="greedy", session=session)
             assert _bytes(decision) == _bytes(allocate(world.snapshot, engine="greedy"))
             world.carry_out(decision)
+
+
+def test_what_prices_and_limits_are_made_of_may_change_from_one_epoch_to_the_next() -> None:
+    session = Session()
+    for seed in (1, 2, 6):
+        snapshot = World.new(seed).snapshot
+        policy, cluster, late = snapshot.policy, snapshot.cluster, snapshot.now + HOUR
+        first, *others = cluster.nodes
+        for changed in (
+            snapshot,
+            replace(snapshot, policy=replace(policy, window=policy.window // 2)),
+            replace(snapshot, policy=replace(policy, weights=replace(policy.weights, spread=3 * policy.weights.spread + 1))),
+            replace(snapshot, cluster=replace(cluster, slowdown={level: Fraction(1, 3) for level in cluster.levels[:-1]})),
+            replace(snapshot, cluster=replace(cluster, nodes=(replace(first, state=NodeState.DOWN), *others))),
+            replace(snapshot, cluster=replace(cluster, nodes=(replace(first, drain_deadline=late), *others))),
+            replace(snapshot, cluster=replace(cluster, nodes=(replace(first, gpus=2 * first.gpus), *others))),
+            snapshot,
+        ):
+            decision = allocate(changed, engine="greedy", session=session)
+            assert _bytes(decision) == _bytes(allocate(changed, engine="greedy"))
 
 
 def test_a_replay_gives_the_same_results_with_and_without_a_session() -> None:

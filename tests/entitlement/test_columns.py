@@ -22,12 +22,45 @@ from tests.entitlement.builders import HOUR, NOW, allocation, node, running, sna
 
 def same(one: Columns, other: Columns) -> bool:
     """Whether all arrays but the numbers of a numbering are equal, and those stand for the same."""
-    plain = {field.name for field in fields(Columns)} - {"works", "numbering", "table", "allocation", "pools", "index"}
+    numbered = {"works", "numbering", "table", "allocation", "pools", "index", "cells"}
+    plain = {field.name for field in fields(Columns)} - numbered
     names = (
         [list(columns.numbering.allocation)[number] for number in columns.allocation] for columns in (one, other)
     )  # fmt: skip
     first, second = names
-    return first == second and all(np.array_equal(getattr(one, name), getattr(other, name)) for name in plain)
+    return (
+        first == second
+        and cells_of(one) == cells_of(other)
+        and all(np.array_equal(getattr(one, name), getattr(other, name)) for name in plain)
+    )
+
+
+def cells_of(columns: Columns) -> list[tuple[int, str, int]]:
+    """Row, node and tasks of every run."""
+    names = list(columns.numbering.node)
+    return [(row, names[number], tasks) for row, number, tasks in columns.cells.T.tolist()]
+
+
+def lies(key: str, **placement: int) -> Workload:
+    return work(key, run=Run(placement=placement, charged=True))
+
+
+def test_where_runs_lie_is_taken_over_with_them() -> None:
+    works = tuple(work("b") if name == "b" else lies(name, **{name: 1, "last": 2}) for name in "abcd")
+    first = read_columns(works)
+    changed = (works[1], lies("bb", x=1), replace(works[2], priority=3), works[3], lies("e", a=4))
+    assert cells_of(read_columns(changed, first)) == [
+        (1, "x", 1), (2, "c", 1), (2, "last", 2), (3, "d", 1), (3, "last", 2), (4, "a", 4)
+    ]  # fmt: skip
+    assert same(read_columns(changed, first), read_columns(changed))
+
+
+def test_numbering_begins_anew_once_too_many_nodes_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_NODES", 2)
+    first = read_columns((lies("a", x=1, y=1, z=1),))
+    again = read_columns((lies("a", x=1, y=1, z=1), lies("b", z=1)), first)
+    assert list(again.numbering.node) == ["x", "y", "z"]
+    assert again.numbering is not first.numbering
 
 
 def test_rows_that_are_known_are_taken_over() -> None:

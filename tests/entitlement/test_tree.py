@@ -114,3 +114,30 @@ def test_refuses_cycles_and_unknown_parents() -> None:
     with pytest.raises(SnapshotError) as error:
         build_tree([vertex("a", "b"), vertex("b", "a"), vertex("c", "nobody"), vertex("d")], ["p"], ["a"])
     assert [issue.path for issue in error.value.issues] == [f"$.budgets[{i}].parent" for i in range(3)]
+
+
+def test_sums_and_extremes_over_subtrees_and_paths(tree: BudgetTree) -> None:
+    values = np.array([[2**v, -v] for v in range(len(tree))], dtype=np.int64)
+    below = [{v for v in range(len(tree)) if v == top or top in (*tree.path(v), 0)} for top in range(len(tree))]
+    above = [{v, *tree.path(v), 0} for v in range(len(tree))]
+    assert tree.sum_up(values).tolist() == [values[sorted(own)].sum(axis=0).tolist() for own in below]
+    assert tree.sum_down(values).tolist() == [values[sorted(own)].sum(axis=0).tolist() for own in above]
+    assert tree.least_of(values).tolist() == [values[sorted(own)].min(axis=0).tolist() for own in below]
+    assert tree.most_of(values).tolist() == [values[sorted(own)].max(axis=0).tolist() for own in below]
+    assert tree.sum_up(values.astype(object)).tolist() == tree.sum_up(values).tolist()
+
+
+def test_all_sets_as_one(tree: BudgetTree) -> None:
+    every = tree.every_set
+    assert (every.first, every.stop) == (1, len(tree))
+    assert every.parents.tolist() == [0, 1, 6]
+    assert every.owner.tolist() == [0, 0, 0, 0, 1, 1, 2, 2]
+    assert every.starts.tolist() == [0, 4, 6]
+
+
+def test_a_tree_without_vertices_has_sums_too() -> None:
+    empty = build_tree([], ["h100"])
+    assert empty.sum_up(np.array([[3]])).tolist() == [[3]]
+    assert empty.least_of(np.array([[3]])).tolist() == [[3]]
+    assert empty.every_set.starts.tolist() == []
+    assert (dict(empty.leaves), empty.own_leaves) == ({}, frozenset())
