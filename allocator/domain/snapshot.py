@@ -87,7 +87,7 @@ def _sorted(parts: tuple[Part, ...], key: Callable[[Part], Any]) -> tuple[Part, 
     keys = list(map(key, parts))
     if all(map(le, keys, islice(keys, 1, None))):
         return parts
-    return tuple(sorted(parts, key=key))
+    return tuple(parts[at] for at in sorted(range(len(parts)), key=keys.__getitem__))
 
 
 def _usage_key(record: UsageRecord) -> tuple[str, str, str, int, int, int, bool]:

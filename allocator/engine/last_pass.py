@@ -135,8 +135,9 @@ def _first_opening(room: Room, rows: IntArray, could: Could) -> tuple[int, Openi
 def _by_claim(ent: Entitlement, room: Room) -> IntArray:
     """Waiting candidates: express, then entitled, then by what waiting costs per GPU, then in order."""
     works = ent.works
-    rows = np.flatnonzero(works.candidate)
-    rows = rows[np.fromiter((row not in room.placement for row in rows.tolist()), np.bool_, len(rows))]
+    waits = works.candidate.copy()
+    waits[list(room.placement)] = False
+    rows = np.flatnonzero(waits)
     rate = works.order_cost[rows] / np.maximum(works.gpus[rows], 1)
     order = np.lexsort((rows, -rate, ~works.entitled[rows], ~works.express[rows]))
     return np.asarray(rows[order])

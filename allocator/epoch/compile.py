@@ -109,7 +109,7 @@ def _stops_left(ent: Entitlement) -> int | None:
     limit = ent.snapshot.policy.max_preemptions
     if limit is None:
         return None
-    now = ent.snapshot.now
-    stops = (work.stopped for work in ent.snapshot.workloads if work.stopped is not None)
-    done = sum(stop.at == now and stop.charged and stop.begun for stop in stops)
+    rows = np.flatnonzero(ent.columns.stopped_at == ent.snapshot.now).tolist()
+    stops = (ent.snapshot.workloads[row].stopped for row in rows)
+    done = sum(stop is not None and stop.charged for stop in stops)
     return max(0, limit - done)

@@ -196,6 +196,8 @@ def _list(column: IntArray) -> list[int]:
 
 def _invert(groups: Sequence[IntArray], size: int) -> list[tuple[int, ...]]:
     """For each member, the indices of the groups that hold it; members of the same groups share one tuple."""
+    if not any(map(len, groups)):
+        return [()] * size
     found: list[list[int]] = [[] for _ in range(size)]
     for index, members in enumerate(groups):
         for member in members.tolist():
