@@ -53,7 +53,7 @@ test: $(READY)  ## all tests, with branch coverage of at least 90 %
 	@rm -f .coverage .coverage.*
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q --cov --cov-report=term
 
-fuzz: $(READY)  ## the long random runs (an hour or more)
+fuzz: $(READY)  ## the long random runs (two hours or more)
 	ALLOCATOR_FUZZ=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q -m fuzz
 
 lint: $(READY)  ## ruff: rules and format

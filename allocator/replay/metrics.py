@@ -169,13 +169,12 @@ def _num_late(evidence: Evidence, _: Floats) -> Value:
 
 
 def _waits_of(name: str, what: str, chosen: Callable[[Evidence], Bools] | None, *shares: int) -> list[Metric]:
-    since = "first start minus submission; of what has not started, the end of the replay minus submission"
     return [
         Metric(
             f"{name}_p{share}",
             "s",
             "lower",
-            f"{share}th percentile of the wait of {what} ({since})",
+            f"{share}th percentile of the wait of {what}",
             wait_at(share / 100, chosen),
         )
         for share in shares
@@ -183,6 +182,8 @@ def _waits_of(name: str, what: str, chosen: Callable[[Evidence], Bools] | None, 
 
 
 _OWED = "owed: hour by hour the smaller of share x schedulable GPUs and demand with a min runtime, funded or not"
+
+_WAIT = "first start, or else the end of the replay, minus submission"
 
 METRICS: tuple[Metric, ...] = (
     Metric("load", "", "", "demand over supply: running and waiting GPU-hours / schedulable GPU-hours",
@@ -214,7 +215,7 @@ METRICS: tuple[Metric, ...] = (
            "cut at 1 for each project in blocks of 7 days: fair to every policy", _delivered(7, "useful")),
     Metric("useful_lowest", "", "higher", "the lowest project over the whole span", _lowest("projects", "useful")),
     Metric("useful_lowest_pool", "", "higher", "the lowest project in a pool", _lowest("project_pools", "useful")),
-    *_waits_of("wait", "all work", None, 50, 90, 99),
+    *_waits_of("wait", f"all work ({_WAIT})", None, 50, 90, 99),
     *_waits_of("wait_promised", "work with a min runtime", _promised, 50, 90, 99),
     *_waits_of("wait_debug", "class debug", of_class("debug"), 50, 90),
     *_waits_of("wait_eval", "class eval", of_class("eval"), 50, 90),
