@@ -103,10 +103,17 @@ class _Arranger:
 
     def _keep_at_rest(self, row: int, held: Reservation) -> None:
         """What a gang was kept that has started at this very instant stays so until time passes: else a decision that has been
-        carried out would be followed by another one."""
-        one = self._as_before(row, held)
+        carried out would be followed by another one.
+
+        Where that cannot be, it was remade in that decision, nobody knows any more where: nothing is promised in its pool.
+        """
+        one, begun, in_place = self._as_before(row, held), self.begun[row], self.planner.in_place
+        if one is not None and not (begun.usable & ~one.usable).any():
+            in_place.add(row)
         if one is None or not self.planner.keep(one):
-            self.planner.found.append(self.begun[row])
+            in_place.discard(row)
+            self.planner.found.append(begun)
+            self.planner.at_rest |= self.facts.layout.pool == begun.pool
 
     def _as_before(self, row: int, held: Reservation) -> Reserved | None:
         layout, work = self.facts.layout, self.facts.snapshot.workloads[row]

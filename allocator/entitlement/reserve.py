@@ -18,12 +18,19 @@ from allocator.topology import NEVER, BoolArray, IntArray, Layout, can_place, sh
 
 
 class Planner:
-    """Finds domains and starts for gangs, one after another, so that all that were found before keep theirs."""
+    """Finds domains and starts for gangs, one after another, so that all that were found before keep theirs.
+
+    Gangs `in_place` have started at this very instant where they were kept their nodes: what they are promised there is their
+    own, and stands for the number of nodes that they were kept. On nodes `at_rest`, shape (num_nodes,), nobody is promised
+    anything more at this instant.
+    """
 
     def __init__(self, layout: Layout, now: int, releases: Releases, cap: int) -> None:
         self.layout, self.now, self.cap = layout, now, cap
         self.releases = releases
         self.found: list[Reserved] = []
+        self.in_place: set[int] = set()
+        self.at_rest: BoolArray = np.zeros(len(layout.names), dtype=bool)
 
     def free_at(self, one: Reserved, instant: int) -> int:
         """Nodes of its domain that promises and other reservations leave at an instant."""
@@ -34,12 +41,14 @@ class Planner:
     def stands(self, one: Reserved) -> bool:
         """Whether its number of nodes comes free by its start, promises made at this very instant apart and counted."""
         start = max(one.start, self.now)
-        return self.free_at(one, start) >= one.nodes and self._free_after(one, start, one.usable) >= one.nodes
+        if self.free_at(one, start) < one.nodes:
+            return False
+        return one.row in self.in_place or self._free_after(one, start, one.usable) >= one.nodes
 
     def _free_after(self, one: Reserved, instant: int, nodes: BoolArray) -> int:
         """Of these nodes, those that all promises and other reservations leave at an instant."""
         in_time = nodes & (self.releases.actual <= instant) & (self.layout.deadline >= instant + one.promise)
-        others = (other for other in self.found if other.row >= 0 and other.row != one.row)
+        others = (other for other in self.found if other.row >= 0 and other.row not in {one.row, *self.in_place})
         held = sum(other.nodes for other in others if other.holds_at(instant, self.now) and other.overlaps(one))
         return int(in_time.sum()) - held
 
@@ -141,9 +150,9 @@ class Planner:
 
     def limits_but(self, order: IntArray, own: int | None) -> IntArray:
         """The same for the gang in a row: its own reservation does not keep it away."""
-        limit = np.full(len(self.layout.names), NEVER, dtype=np.int64)
+        limit = np.where(self.at_rest, self.now, NEVER)
         for one in self.found:
-            if one.row < 0 or one.row == own or one.due:
+            if one.row < 0 or one.row == own or one.row in self.in_place or one.due:
                 continue
             start = max(one.start, self.now)
             in_time = one.usable & (self.releases.node <= start) & (self.layout.deadline >= start + one.promise)

@@ -7,8 +7,11 @@ import pytest
 from allocator.domain import Decision, Snapshot
 from allocator.engine import allocate
 from allocator.entitlement import entitle
+from allocator.epoch import compile_epoch
 from allocator.transition import apply
 from allocator.verify import verify
+from tests import builders
+from tests.builders import HOUR, NOW, budget, node, running
 from tests.engines.brute_force import TooLargeError, best_decision
 from tests.engines.seeds import FUZZ, chunks
 from tests.engines.tiny_contract import tiny_contract
@@ -59,3 +62,20 @@ def test_no_engine_errs(seeds: range) -> None:
             good[name] += check(seed, snapshot, name, best)
     assert good["portfolio"] >= 0.95 * len(seeds), good
     assert good["greedy"] >= 0.8 * len(seeds), good
+
+
+@pytest.mark.parametrize("seed", [669, 1563, 3063, 3519])
+def test_what_long_runs_have_found(seed: int) -> None:
+    """A gang that was kept its nodes starts on them, or on others than it was kept: a lease is not renewed, nor anything
+    promoted, at the same instant. Work that is leaving and work that comes in its place break up a node only once."""
+    snapshot = tiny_contract(seed)
+    best = best_decision(entitle(snapshot))[0]
+    for name in NAMES:
+        assert check(seed, snapshot, name, best)
+
+
+def test_what_leaves_and_what_comes_in_its_place_are_placed_once() -> None:
+    leaving = running("leaving", "a", {"n1": 1}, 4, since=NOW, terminating_until=NOW + 60)
+    coming = running("coming", "a", {"n1": 1}, 3, since=NOW + 60, protected_until=NOW + HOUR)
+    problem = compile_epoch(entitle(builders.snapshot([node("n1"), node("n2")], [budget("a")], [leaving, coming])))
+    assert problem.whole_placed.tolist() == [4, 0]

@@ -56,12 +56,19 @@ def has_place(snap: Snapshot, work: Workload, held: dict[str, tuple[dict[str, in
         if not _takes(snap, node, work):
             continue
         there = [(by_id[key], nodes.get(node.name, 0)) for key, (nodes, until) in held.items() if until > instant]
-        gpus = node.gpus - sum(tasks * one.gpus_per_task for one, tasks in there)
+        gpus = node.gpus - _used(snap.now, [(one, tasks * one.gpus_per_task) for one, tasks in there])
         room[node.name] = gpus // work.gpus_per_task
         if node.cpus is not None and work.cpus_per_task:
-            cpus = node.cpus - sum(tasks * (one.cpus_per_task or 0) for one, tasks in there)
+            cpus = node.cpus - _used(snap.now, [(one, tasks * (one.cpus_per_task or 0)) for one, tasks in there])
             room[node.name] = min(room[node.name], cpus // work.cpus_per_task)
     return any(_respects(snap, work, placement) for placement in _placements(room, work.tasks))
+
+
+def _used(now: int, amounts: list[tuple[Workload, int]]) -> int:
+    """What is leaving and what is ordered for later may share a place: the larger of the two counts."""
+    leaves = sum(amount for one, amount in amounts if one.run is not None and one.run.terminating_until is not None)
+    comes = sum(amount for one, amount in amounts if one.run is not None and (one.run.start_time or 0) > now)
+    return sum(amount for _, amount in amounts) - min(leaves, comes)
 
 
 def _takes(snap: Snapshot, node: Node, work: Workload) -> bool:

@@ -70,11 +70,15 @@ class Site:
         return shown.strip().split(";")[0]
 
     def clear(self) -> None:
-        """End all work and wait until the nodes are empty."""
+        """End all work and wait until the nodes are empty. Slurm drains a node where it finds a job that it has forgotten."""
         jobs = sorted(set(self.cluster.run("squeue", "-h", "-o", "%A").split()))
         if jobs:
             self.cluster.run("scancel", "--quiet", *jobs, check=False)
         self.cluster.wait(lambda: not self.cluster.run("squeue", "-h", "-o", "%A"), PATIENT, "end of all jobs")
+        drained = sorted(set(self.cluster.run("sinfo", "-h", "-N", "-t", "drain", "-o", "%N").split()))
+        if drained:
+            self.cluster.run("scontrol", "update", f"NodeName={','.join(drained)}", "State=RESUME")
+            self.cluster.wait(lambda: self.cluster.idle_nodes() == set(self.cluster.names), PATIENT, "nodes that take work")
 
     def later(self, seconds: int) -> None:
         """Let time pass for the dispatcher, and for nobody else: a promise ends without anybody waiting for it."""
