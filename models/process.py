@@ -31,6 +31,7 @@ class SolverProcess:
 
     def __init__(self) -> None:
         self._child: subprocess.Popen[bytes] | None = None
+        self._asked = False
         self._lock = threading.Lock()
 
     def warm(self) -> None:
@@ -38,6 +39,7 @@ class SolverProcess:
         if self._child is None or self._child.poll() is not None:
             command = [sys.executable, "-c", _BOOT.format(path=sys.path)]
             self._child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            self._asked = False
 
     @contextmanager
     def solving(
@@ -49,7 +51,7 @@ class SolverProcess:
         """
         with self._lock:
             self.warm()
-            child = self._child
+            child, self._asked = self._child, True
             if child is None or child.stdin is None or child.stdout is None:
                 raise RuntimeError("a warm child has both pipes")
             request = pickle.dumps((name, problem, limits, guess, time.monotonic()), protocol=pickle.HIGHEST_PROTOCOL)
@@ -81,8 +83,11 @@ class SolverProcess:
         return f"the solver process ended with status {child.returncode}"
 
     def close(self) -> None:
-        """Let the child end by itself, and kill it if it does not."""
+        """Let the child end by itself, and kill it if it does not, or if it was never asked."""
         if self._child is None:
+            return
+        if not self._asked:
+            self.kill()
             return
         if self._child.stdin is not None:
             _close(self._child.stdin)

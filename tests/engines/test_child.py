@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import signal
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ import pytest
 
 from allocator.epoch import EpochSolution
 from allocator.models import worker
+from allocator.models.process import SolverProcess
 from allocator.models.protocol import EngineResult, Limits, Status, added, completed, unheard
 
 BUSY_CHILD = """
@@ -33,6 +35,15 @@ write_message(child.stdin, pickle.dumps(("cp-sat", None, Limits(1.0), None, 0.0)
 assert child.stderr.readline() == b"busy\\n"
 os._exit(0)  # as if it were killed: closes nothing, tells nobody
 """
+
+
+def test_a_child_that_was_never_asked_is_not_waited_for() -> None:
+    process = SolverProcess()
+    process.warm()
+    child = process._child
+    assert child is not None
+    process.close()
+    assert child.returncode == -signal.SIGKILL
 
 
 def test_a_search_ends_when_the_parent_is_killed() -> None:
