@@ -54,13 +54,14 @@ def _children_of_slow_tests_count_no_lines(request: pytest.FixtureRequest, monke
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what is marked fuzz, unless this is a long fuzz run.
+    """Skip what is marked fuzz, unless this is a long fuzz run. Slow tests come first, so that no worker is left with one.
 
     Counting lines takes as long as running them: they are counted in the first case of each test that is not slow. The other
     cases run through the same code, or through code that the count then does not know of: coverage is at least what it says.
     """
     if FUZZ:
         return
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
     counted = set[str]()
     skip = pytest.mark.skip(reason="a long fuzz run: make fuzz")
     for item in items:

@@ -143,7 +143,7 @@ def test_segments_inside_a_required_domain() -> None:
     assert sorted(name[:2] for name in found) == ["10", "10", "11", "11"]
 
 
-@pytest.mark.parametrize("seeds", chunks(usual=120, long=6000, size=500 if FUZZ else 60))
+@pytest.mark.parametrize("seeds", chunks(usual=60, long=6000, size=500 if FUZZ else 60))
 def test_nothing_is_placed_only_where_nothing_fits(seeds: range) -> None:
     """Against the search of the verifier, for every offer while nothing has been decided."""
     outcomes = {True: 0, False: 0}

@@ -264,7 +264,7 @@ def wander(state: State, rng: Random) -> None:
                 pass
 
 
-@pytest.mark.parametrize("seeds", chunks(usual=150, long=6000, size=500 if FUZZ else 75))
+@pytest.mark.parametrize("seeds", chunks(usual=75, long=6000, size=500 if FUZZ else 75))
 def test_every_move_keeps_the_state_in_step(seeds: range) -> None:
     for seed in seeds:
         for snap in (tiny_snapshot(seed), mixed_snapshot(seed)):
@@ -281,7 +281,7 @@ def test_every_move_keeps_the_state_in_step(seeds: range) -> None:
             assert value_of_state(state, Curves(problem)) == value_of_state(fresh, Curves(problem))
 
 
-@pytest.mark.parametrize("seeds", chunks(usual=150, long=6000, size=500 if FUZZ else 75))
+@pytest.mark.parametrize("seeds", chunks(usual=75, long=6000, size=500 if FUZZ else 75))
 def test_a_repaired_state_is_one_that_the_reference_model_allows(seeds: range) -> None:
     """Whatever was started, stopped and promoted in the beginning, as far as `may_start` allowed it."""
     for seed in seeds:
@@ -301,7 +301,7 @@ def test_a_repaired_state_is_one_that_the_reference_model_allows(seeds: range) -
         assert allowed is not None, seed
 
 
-@pytest.mark.parametrize("seeds", chunks(usual=150, long=6000, size=500 if FUZZ else 75))
+@pytest.mark.parametrize("seeds", chunks(usual=75, long=6000, size=500 if FUZZ else 75))
 def test_answers_are_allowed_by_the_reference_model(seeds: range) -> None:
     """But for keep, which is left to the last pass: it promotes whoever is funded."""
     for seed in seeds:

@@ -22,6 +22,8 @@ from allocator.generate.organisation_trace import TraceParams, generate_trace
 from allocator.generate.scenario import generate_scenario, scenarios
 from allocator.wire import decode_trace, encode_trace
 
+pytestmark = pytest.mark.slow  # all of them look at the same few traces, which each process has to make
+
 DAY, HOUR = 86_400, 3_600
 
 
@@ -47,7 +49,6 @@ def run_times(jobs: list[Job]) -> np.ndarray:
     return np.array([job.work if job.fails_after is None else job.fails_after for job in jobs])
 
 
-@pytest.mark.slow
 def test_as_many_jobs_of_each_class_a_day() -> None:
     for flow in FLOWS:
         count = len(by_class(whole())[flow.job_class.name]) / 28
@@ -217,7 +218,6 @@ def events(trace: Trace) -> list[Job]:
     return [job for job in trace.jobs if "-event" in job.workload.id]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in scenarios() if not name.startswith("steady")])
 def test_every_shipped_scenario_is_a_trace(name: str) -> None:
     trace = generate_scenario(name)
@@ -256,7 +256,6 @@ def test_bring_up_is_a_chain_of_failures() -> None:
     assert chain[-1].workload.submit_time - chain[0].workload.submit_time < 3 * HOUR
 
 
-@pytest.mark.slow
 def test_storm_maintenance_and_revision() -> None:
     storm = [outage for outage in generate_scenario("node-loss-storm").outages if outage.reason == "scenario"]
     assert len(storm) == 3 + 5
