@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -34,10 +35,14 @@ def fuzzing() -> bool:
     return FUZZ
 
 
-@pytest.fixture(scope="session")
-def num_tiny_cases() -> int:
-    """How many tiny instances engines and brute force are compared on: 500, or 10,000 in a long fuzz run."""
-    return 10_000 if FUZZ else 500
+@pytest.fixture(autouse=True)
+def _logs_go_where_they_went() -> Iterator[None]:
+    """A command that runs in this process may send all logs to a standard error that is closed after its test."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
 
 
 @pytest.fixture(autouse=True)
@@ -54,14 +59,13 @@ def _children_of_slow_tests_count_no_lines(request: pytest.FixtureRequest, monke
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what is marked fuzz, unless this is a long fuzz run. Slow tests come first, so that no worker is left with one.
+    """Skip what is marked fuzz, unless this is a long fuzz run.
 
     Counting lines takes as long as running them: they are counted in the first case of each test that is not slow. The other
     cases run through the same code, or through code that the count then does not know of: coverage is at least what it says.
     """
     if FUZZ:
         return
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
     counted = set[str]()
     skip = pytest.mark.skip(reason="a long fuzz run: make fuzz")
     for item in items:
