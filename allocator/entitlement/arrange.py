@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from allocator.domain import Lapse, Reservation, Workload
+from allocator.domain import Lapse, Reservation
 from allocator.entitlement.due import start_due
 from allocator.entitlement.facts import Facts
 from allocator.entitlement.forced import UNFORCED
@@ -21,7 +21,6 @@ from allocator.topology import (
     GPUS,
     IntArray,
     can_place,
-    held_by_runs,
     shape_of,
     suitable,
     tasks_per_node,
@@ -195,14 +194,12 @@ class _Arranger:
     def _firm_use(self) -> IntArray:
         """GPUs, CPUs and GiB of what could not be stopped for the sake of shares just before now, shape (3, num_nodes)."""
         if self._firm is None:
-            contract, works = self.facts.contract, self.facts.snapshot.workloads
-            runs = contract.running & ~(contract.fresh & ~contract.ordered) & (contract.forced == UNFORCED)
-            firm: tuple[list[Workload], list[Workload], list[Workload]] = [], [], []
-            for row in np.flatnonzero(runs).tolist():
-                if not self._may_stop(row):
-                    firm[1 if contract.terminating[row] else 2 if contract.ordered[row] else 0].append(works[row])
-            stays, leaves, comes = (held_by_runs(self.facts.layout, part) for part in firm)
-            self._firm = np.asarray(stays + np.maximum(leaves, comes))
+            contract = self.facts.contract
+            firm = contract.running & ~(contract.fresh & ~contract.ordered) & (contract.forced == UNFORCED)
+            firm[[row for row in np.flatnonzero(firm).tolist() if self._may_stop(row)]] = False
+            self._firm = contract.placements.in_turn(
+                firm, contract.terminating, contract.ordered, contract.columns.shape, len(self.facts.layout.names)
+            )
         return self._firm
 
     def _may_stop(self, row: int) -> bool:

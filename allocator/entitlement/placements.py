@@ -51,6 +51,13 @@ class Placements:
                 np.add.at(total, node, each * tasks)
         return held
 
+    def in_turn(self, rows: BoolArray, leaves: BoolArray, comes: BoolArray, shape: IntArray, num_nodes: int) -> IntArray:
+        """The same, where what is leaving and what is ordered for later may share a place: the larger of the two counts
+        (`commitment`). `leaves` and `comes` have shape (num_workloads,); nothing is both.
+        """
+        stays, first, then = (self.on_nodes(rows & part, shape, num_nodes) for part in (~leaves & ~comes, leaves, comes))
+        return stays + np.maximum(first, then)
+
     def of_all(self, rows: IntArray) -> list[tuple[IntArray, IntArray]]:
         """The same for each of some workloads, ascending."""
         row, node, tasks = self.row[self.present], self.node[self.present], self.tasks[self.present]

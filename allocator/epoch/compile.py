@@ -13,9 +13,9 @@ from allocator.epoch.offers import build_offers, build_shapes, draft_offers, dro
 from allocator.epoch.problem import EpochProblem
 from allocator.epoch.reach import Reach, within_reach
 from allocator.epoch.rows import funding_rows, limit_rows, share_terms
+from allocator.epoch.taken import taken
 from allocator.epoch.victims import build_promotions, build_victims
 from allocator.epoch.whole import whole_domains, whole_placed, whole_weight
-from allocator.topology.fit import shape_of
 from allocator.topology.layout import UNLIMITED, IntArray
 
 
@@ -76,21 +76,9 @@ def compile_epoch(ent: Entitlement, *, all_offers: bool = False) -> EpochProblem
 
 
 def free_room(ent: Entitlement) -> IntArray:
-    """GPUs, CPUs and GiB that all runs but the forced stops leave on each node, shape (3, num_nodes).
-
-    What is leaving and what is ordered for later may share a place: the larger of the two counts (`commitment`). Gangs whose
-    reservation is due take theirs.
-    """
-    works = ent.works
-    holds = works.running & (works.forced == UNFORCED)
-    stays, leaves, comes = (
-        ent.placements.on_nodes(holds & part, ent.columns.shape, len(ent.layout.names))
-        for part in (~works.terminating & ~works.ordered, works.terminating, works.ordered & ~works.terminating)
-    )
-    for one in ent.reserved:
-        for node, tasks in one.placement.items():
-            stays[:, node] += np.array(shape_of(ent.snapshot.workloads[one.row])) * tasks
-    return np.asarray(ent.layout.capacity - stays - np.maximum(leaves, comes))
+    """GPUs, CPUs and GiB that all runs but the forced stops, and the gangs whose reservation is due, leave on each node, shape
+    (3, num_nodes)."""
+    return np.asarray(ent.layout.capacity - taken(ent, ent.works.running))
 
 
 def _express_room(ent: Entitlement) -> IntArray:

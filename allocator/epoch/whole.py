@@ -6,9 +6,9 @@ import numpy as np
 
 from allocator.entitlement import Entitlement
 from allocator.entitlement.costs import whole_before
-from allocator.entitlement.forced import UNFORCED
 from allocator.epoch.problem import WholeDomain
-from allocator.topology.layout import GPUS, BoolArray, IntArray, Layout
+from allocator.epoch.taken import taken
+from allocator.topology.layout import GPUS, IntArray, Layout
 
 
 def whole_weight(ent: Entitlement) -> IntArray:
@@ -32,25 +32,8 @@ def _members(ent: Entitlement, level: int) -> IntArray:
 
 
 def whole_placed(ent: Entitlement) -> IntArray:
-    """GPUs of runs that start at now whatever is decided, on nodes that were wholly free just before, shape (num_nodes,).
-
-    What is leaving and what is ordered for later may share a place, so that the larger of the two counts.
-    """
-    works = ent.works
-    fresh = works.running & works.fresh & (works.forced == UNFORCED)
-    leaves, comes = fresh & works.terminating, fresh & works.ordered
-    placed = _gpus_of(ent, fresh & ~leaves & ~comes) + np.maximum(_gpus_of(ent, leaves), _gpus_of(ent, comes))
-    for one in ent.reserved:
-        for node, tasks in one.placement.items():
-            placed[node] += tasks * ent.snapshot.workloads[one.row].gpus_per_task
-    return placed
-
-
-def _gpus_of(ent: Entitlement, rows: BoolArray) -> IntArray:
-    """GPUs that these runs hold on each node, shape (num_nodes,)."""
-    places = ent.placements
-    here = places.present & rows[places.row]
-    return np.bincount(places.node[here], weights=places.gpus[here], minlength=len(ent.layout.names)).astype(np.int64)
+    """GPUs of what starts at now whatever is decided, on nodes that were wholly free just before, shape (num_nodes,)."""
+    return np.asarray(taken(ent, ent.works.fresh)[GPUS])
 
 
 def whole_domains(ent: Entitlement, placed: IntArray) -> tuple[WholeDomain, ...]:

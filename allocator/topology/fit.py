@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -16,7 +16,6 @@ __all__ = [
     "can_place",
     "eligible",
     "fewest_domains",
-    "held_by_runs",
     "largest_by_pool",
     "largest_gang",
     "place_tasks",
@@ -100,22 +99,6 @@ def largest_by_pool(layout: Layout, required: int, room: IntArray) -> IntArray:
     group, num_groups = group_nodes(layout, required)
     most: IntArray = sum_by(group, room, num_groups).reshape(-1, len(layout.pools)).max(axis=0, initial=0)
     return most
-
-
-def held_by_runs(layout: Layout, works: Iterable[Workload]) -> IntArray:
-    """GPUs, CPUs and GiB that the runs of these workloads hold on each node, shape (3, num_nodes)."""
-    cells = [
-        (layout.index[name], tasks, *shape_of(work))
-        for work in works
-        if work.run is not None
-        for name, tasks in work.run.placement.items()
-    ]
-    held = np.zeros_like(layout.capacity)
-    if cells:
-        node, tasks, *shape = np.array(cells, dtype=np.int64).T
-        for row, amount in zip(held, shape, strict=True):
-            np.add.at(row, node, tasks * amount)
-    return held
 
 
 def fewest_domains(layout: Layout, work: Workload, pool: int) -> IntArray:

@@ -12,7 +12,7 @@ from allocator.entitlement.alike import number_rows, start_classes
 from allocator.entitlement.columns import NONE
 from allocator.entitlement.tree import ObjectArray
 from allocator.entitlement.waterfill import MILLI, fill, hand_out
-from allocator.topology import BoolArray, IntArray, held_by_runs, once, shape_of
+from allocator.topology import BoolArray, IntArray, once, shape_of
 from tests.engines.tiny import tiny_snapshot
 from tests.engines.tiny_contract import tiny_contract
 
@@ -41,7 +41,7 @@ def test_runs_are_added_up_node_by_node(seed: int) -> None:
     for work in ent.snapshot.workloads:
         for name, tasks in (work.run.placement if work.run else {}).items():
             held[:, ent.layout.index[name]] += np.array(shape_of(work)) * tasks
-    assert np.array_equal(held_by_runs(ent.layout, ent.snapshot.workloads), held)
+    assert np.array_equal(ent.placements.on_nodes(ent.works.running, ent.columns.shape, len(ent.layout.names)), held)
 
 
 @pytest.mark.parametrize("seed", range(20))
