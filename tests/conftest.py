@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 from allocator.models.process import shared_process
 from tests.uncounted import uncounted
@@ -61,8 +61,9 @@ def _children_of_slow_tests_count_no_lines(request: pytest.FixtureRequest, monke
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip what is marked fuzz, unless this is a long fuzz run.
 
-    Counting lines takes as long as running them: they are counted in the first case of each test that is not slow. The other
-    cases run through the same code, or through code that the count then does not know of: coverage is at least what it says.
+    Counting lines takes as long as running them: they are counted in the first case of each test that is neither slow nor
+    random. The others run through the same code, or through code that the count then does not know of: coverage is at least
+    what it says.
     """
     if FUZZ:
         return
@@ -70,7 +71,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     skip = pytest.mark.skip(reason="a long fuzz run: make fuzz")
     for item in items:
         name = item.nodeid.partition("[")[0]
-        if item.get_closest_marker("slow") or name in counted:
+        if item.get_closest_marker("slow") or name in counted or is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker("no_cover")
         counted.add(name)
         if item.get_closest_marker("fuzz"):

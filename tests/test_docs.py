@@ -16,6 +16,7 @@ import inspect
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -29,6 +30,7 @@ import pytest
 from allocator.domain import Reason
 from allocator.models.cpsat.constraints import Constraints
 from allocator.verify import RULES
+from tests.forked import Call, call_of, run_call
 from tests.uncounted import uncounted
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -110,12 +112,24 @@ def check_output(claimed: list[str], printed: str, what: str) -> None:
     assert gap or not claimed or at == len(rest), f"{what}\nprints more than is claimed:\n{printed}"
 
 
+def run_line(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a line as a reader does in a shell."""
+    call = call_of(command)
+    if call is not None:
+        return run_call(call, folder, environment(), folder.with_suffix(".printed"))
+    return run(["bash", "-o", "pipefail", "-c", command], folder)
+
+
 def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    env = {**uncounted(), "PATH": path, "COLUMNS": "100", "NO_COLOR": "1"}
+    env = environment()
     return subprocess.run(
         command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120, check=False
     )
+
+
+def environment() -> dict[str, str]:
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    return {**uncounted(), "PATH": path, "COLUMNS": "100", "NO_COLOR": "1"}
 
 
 @pytest.mark.parametrize("page", RUN_PAGES, ids=lambda page: page.stem)
@@ -136,7 +150,7 @@ def test_what_a_page_shows_is_what_happens(page: Path, tmp_path: Path) -> None:
 
 def run_console(text: str, folder: Path) -> None:
     for command, claimed in commands_of(text):
-        done = run(["bash", "-o", "pipefail", "-c", command], folder)
+        done = run_line(command, folder)
         ended = re.fullmatch(r"\[exit status (\d+)\]", claimed[-1]) if claimed else None
         assert done.returncode == (int(ended[1]) if ended else 0), f"$ {command}\n{done.stdout}"
         check_output(claimed[:-1] if ended else claimed, done.stdout, f"$ {command}")
@@ -249,3 +263,21 @@ def test_the_reader_of_this_file_sees_a_false_claim() -> None:
     for claimed in (["a", "c"], ["b"], ["a", "b"], ["a", "...", "d"], ["a", "...", "d ..."]):
         with pytest.raises(AssertionError):
             check_output(claimed, "a\nb\nc\n", "false")
+
+
+def test_a_plain_call_is_told_from_what_needs_a_shell() -> None:
+    assert call_of("allocator solve 'my lab.json' \\\n  --out d > told 2> notes") == Call(
+        ("solve", "my lab.json", "--out", "d"), "told", "notes"
+    )
+    for line in ("allocator verify a b | head -3", "allocator verify $a b", "cmp a b", "allocator verify a b && rm a", ""):
+        assert call_of(line) is None
+
+
+def test_calls_end_and_print_like_commands_of_their_own(tmp_path: Path) -> None:
+    for line in ("allocator --version", "allocator solve missing.json", "allocator schema snapshot --colour"):
+        here, there = run_line(line, tmp_path), run(shlex.split(line), tmp_path)
+        assert (here.returncode, here.stdout) == (there.returncode, there.stdout)
+    (tmp_path / "kept").write_text("of before")
+    assert run_line("allocator schema snapshot > kept 2> told", tmp_path).stdout == ""
+    assert json.loads((tmp_path / "kept").read_text())["title"]
+    assert (tmp_path / "told").read_text() == ""

@@ -31,7 +31,7 @@ from tests.engines.seeds import FUZZ, chunks
 ENOUGH = 20.0
 """Seconds for an exact engine, so many that a busy machine cuts no answer short: such an answer may break an afterthought."""
 
-SEEDS = chunks(usual=60, long=4000, size=200 if FUZZ else 30)
+SEEDS = chunks(usual=40, long=4000, size=200 if FUZZ else 20)
 
 
 def solver() -> cp_model.CpSolver:

@@ -160,11 +160,11 @@ def seeds(usual: int, long: int) -> Iterator[int]:
     return iter(range(long if FUZZ else usual))
 
 
-@pytest.mark.parametrize("seed", seeds(4, 100))
+@pytest.mark.parametrize("seed", seeds(3, 100))
 def test_many_epochs_of_the_portfolio(seed: int) -> None:
     play(seed, "portfolio", 100 if FUZZ else 25)
 
 
-@pytest.mark.parametrize("seed", seeds(6, 200))
+@pytest.mark.parametrize("seed", seeds(4, 200))
 def test_many_epochs_of_greedy(seed: int) -> None:
     play(seed, "greedy", 100 if FUZZ else 40)

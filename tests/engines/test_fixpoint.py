@@ -56,7 +56,7 @@ def second_thoughts(snapshot: Snapshot, decision: Decision, engine: str) -> dict
     return found
 
 
-@pytest.mark.parametrize("seeds", chunks(usual=120, long=3000, size=300 if FUZZ else 60))
+@pytest.mark.parametrize("seeds", chunks(usual=80, long=3000, size=300 if FUZZ else 40))
 def test_tiny_epochs_are_at_rest_after_a_decision(seeds: range) -> None:
     changed = dict.fromkeys(ENGINES, 0)
     for seed in seeds:
@@ -67,7 +67,7 @@ def test_tiny_epochs_are_at_rest_after_a_decision(seeds: range) -> None:
     assert all(count <= SECOND_THOUGHTS * len(seeds) for count in changed.values()), changed
 
 
-@pytest.mark.parametrize("seeds", chunks(usual=60, long=1500, size=300 if FUZZ else 30))
+@pytest.mark.parametrize("seeds", chunks(usual=40, long=1500, size=300 if FUZZ else 20))
 def test_what_one_engine_has_proven_best_is_left_alone_by_the_others(seeds: range) -> None:
     for seed in seeds:
         snapshot = tiny_snapshot(seed)

@@ -89,7 +89,7 @@ def test_no_more_charged_work_stops_than_the_policy_allows(most: int) -> None:
     assert len(started) == most
 
 
-@pytest.mark.parametrize("seeds", chunks(usual=60, long=2000, size=60 if not FUZZ else 250))
+@pytest.mark.parametrize("seeds", chunks(usual=40, long=2000, size=40 if not FUZZ else 250))
 def test_greedy_keeps_within_the_stops_of_the_policy(seeds: range) -> None:
     """Crowds of small charged work where much is owed to others, so that the relaxation stops parts of many."""
     for seed in seeds:
@@ -264,7 +264,7 @@ def wander(state: State, rng: Random) -> None:
                 pass
 
 
-@pytest.mark.parametrize("seeds", chunks(usual=75, long=6000, size=500 if FUZZ else 75))
+@pytest.mark.parametrize("seeds", chunks(usual=50, long=6000, size=500 if FUZZ else 50))
 def test_every_move_keeps_the_state_in_step(seeds: range) -> None:
     for seed in seeds:
         for snap in (tiny_snapshot(seed), mixed_snapshot(seed)):
@@ -281,7 +281,7 @@ def test_every_move_keeps_the_state_in_step(seeds: range) -> None:
             assert value_of_state(state, Curves(problem)) == value_of_state(fresh, Curves(problem))
 
 
-@pytest.mark.parametrize("seeds", chunks(usual=75, long=6000, size=500 if FUZZ else 75))
+@pytest.mark.parametrize("seeds", chunks(usual=50, long=6000, size=500 if FUZZ else 50))
 def test_a_repaired_state_is_one_that_the_reference_model_allows(seeds: range) -> None:
     """Whatever was started, stopped and promoted in the beginning, as far as `may_start` allowed it."""
     for seed in seeds:
@@ -301,7 +301,7 @@ def test_a_repaired_state_is_one_that_the_reference_model_allows(seeds: range) -
         assert allowed is not None, seed
 
 
-@pytest.mark.parametrize("seeds", chunks(usual=75, long=6000, size=500 if FUZZ else 75))
+@pytest.mark.parametrize("seeds", chunks(usual=50, long=6000, size=500 if FUZZ else 50))
 def test_answers_are_allowed_by_the_reference_model(seeds: range) -> None:
     """But for keep, which is left to the last pass: it promotes whoever is funded."""
     for seed in seeds:

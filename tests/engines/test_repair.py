@@ -240,7 +240,7 @@ def _perhaps_stopped(rng: Random, work: Workload) -> Workload:
 
 
 @pytest.mark.parametrize("engine", FEW)
-@pytest.mark.parametrize("seeds", chunks(usual=60, long=6000, size=30 if not FUZZ else 500))
+@pytest.mark.parametrize("seeds", chunks(usual=30, long=6000, size=30 if not FUZZ else 500))
 def test_coming_home_breaks_no_rule_and_costs_nothing(seeds: range, engine: str) -> None:
     """And the order of lists does not matter."""
     for seed in seeds:
@@ -252,7 +252,7 @@ def test_coming_home_breaks_no_rule_and_costs_nothing(seeds: range, engine: str)
         assert encode_decision(replace(other, timing={})) == encode_decision(replace(answer, timing={})), seed
 
 
-@pytest.mark.parametrize("seeds", chunks(usual=60, long=6000, size=30 if not FUZZ else 500))
+@pytest.mark.parametrize("seeds", chunks(usual=30, long=6000, size=30 if not FUZZ else 500))
 def test_memories_do_not_change_the_score(seeds: range) -> None:
     """Without its old places a snapshot is decided at no lower score: the way home is free, and may even open a better one."""
     for seed in seeds:

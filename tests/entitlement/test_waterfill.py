@@ -17,7 +17,7 @@ from allocator.entitlement.waterfill import fill
 from tests.entitlement.cases import Case, H, a_case, a_child, usages, weights
 from tests.entitlement.reference import MILLI, Child, fill_pool, fill_set
 
-MANY = settings(max_examples=max(200, settings().max_examples))
+MANY = settings(max_examples=max(100, settings().max_examples))
 
 
 def flat(children: list[Child], gpus: int, horizon: int = H) -> tuple[list[int], Fraction | None]:

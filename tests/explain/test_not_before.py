@@ -99,7 +99,7 @@ def without_some_late(snap: Snapshot, rng: Random) -> Snapshot:
     return replace(snap, workloads=tuple(works))
 
 
-@pytest.mark.parametrize("seeds", chunks(usual=40, long=5000, size=20 if not FUZZ else 250))
+@pytest.mark.parametrize("seeds", chunks(usual=20, long=5000, size=20 if not FUZZ else 250))
 def test_no_decision_starts_anything_before_it_was_told(seeds: range) -> None:
     checked = 0
     for seed in seeds:
@@ -121,7 +121,7 @@ def test_no_decision_starts_anything_before_it_was_told(seeds: range) -> None:
     assert checked > len(seeds)
 
 
-@pytest.mark.parametrize("seeds", chunks(usual=100, long=20_000, size=50 if not FUZZ else 2000))
+@pytest.mark.parametrize("seeds", chunks(usual=50, long=20_000, size=50 if not FUZZ else 2000))
 def test_it_is_the_first_instant_with_a_place(seeds: range) -> None:
     """Beside all that holds its place by a promise, a notice, or an order: no earlier, and no later either."""
     for seed in seeds:
