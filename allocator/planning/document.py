@@ -143,7 +143,7 @@ class ReplayDoc(_Doc):
     quarters: list[Quarter] = []
     policy: Name = "budgets_greedy"
     gpus: Annotated[int, Meta(ge=64, le=1_000_000)] = 256
-    hours: Annotated[int, Meta(ge=6, le=240)] = 24
+    hours: Annotated[int, Meta(ge=6, le=240)] = 96
     draws: Annotated[int, Meta(ge=1, le=100)] = 2
     tick: Annotated[int, Meta(ge=15, le=3600)] = 300
     failures: Part = 0
