@@ -5,13 +5,15 @@ A workload is immutable, so its row is read once, however many epochs it takes p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
+from operator import attrgetter
 from typing import TypeVar
 
 import numpy as np
 
-from allocator.domain import Run, Unfunded, Workload
+from allocator.domain import LastStop, Run, Unfunded, Workload
 from allocator.entitlement.requests import request_of
 from allocator.topology import UNLIMITED, BoolArray, IntArray, shape_of
 
@@ -24,14 +26,26 @@ MOST_NODES = 1 << 18
 Key = TypeVar("Key", bound=Hashable)
 
 
+class Numbering(dict[Key, int]):
+    """Numbers for keys, in the order in which they are first asked for."""
+
+    def __missing__(self, key: Key) -> int:
+        self[key] = number = len(self)
+        return number
+
+    def of_all(self, keys: Iterable[Key], num_keys: int) -> IntArray:
+        """The number of each key, shape (num_keys,)."""
+        return np.fromiter(map(self.__getitem__, keys), np.int64, num_keys)
+
+
 @dataclass(frozen=True, slots=True)
 class Numberings:
-    """How requests, allocations, lists of pools and nodes are numbered in `Columns`: in the order in which they first came."""
+    """How requests, allocations, lists of pools and nodes are numbered in `Columns`."""
 
-    request: dict[Hashable, int] = field(default_factory=dict)
-    allocation: dict[str, int] = field(default_factory=dict)
-    pools: dict[tuple[str, ...], int] = field(default_factory=dict)
-    node: dict[str, int] = field(default_factory=dict)
+    request: Numbering[Hashable] = field(default_factory=Numbering)
+    allocation: Numbering[str] = field(default_factory=Numbering)
+    pools: Numbering[tuple[str, ...]] = field(default_factory=Numbering)
+    node: Numbering[str] = field(default_factory=Numbering)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,54 +137,59 @@ def _is_crowded(numbering: Numberings, num_works: int) -> bool:
 
 
 def _columns(works: tuple[Workload, ...], numbering: Numberings, like: Columns | None) -> Columns:
-    before = np.full(len(works), -1, dtype=np.int64) if like is None else _rows_before(works, like)
-    new = np.flatnonzero(before < 0)
-    read = np.array([_numbers(works[row], numbering) for row in new.tolist()], dtype=np.int64).reshape(len(new), NUM_COLUMNS)
-    table = np.empty((NUM_COLUMNS, len(works)), dtype=np.int64)
-    if like is not None:
-        kept = np.flatnonzero(before >= 0)
-        table[:, kept] = like.table[:, before[kept]]
-    table[:, new] = read.T
+    if like is None:
+        table, cells = _read(works, numbering), _cells(enumerate(works), numbering)
+    else:
+        before = _rows_before(works, like)
+        new = np.flatnonzero(before < 0).tolist()
+        table = _beside(like.table, before, _read([works[row] for row in new], numbering))
+        cells = _cells_beside(like, before, _cells(((row, works[row]) for row in new), numbering))
     table.setflags(write=False)
-    return _named(works, numbering, table, _cells(works, numbering, new, before, like))
-
-
-def _cells(works: Sequence[Workload], numbering: Numberings, new: IntArray, before: IntArray, like: Columns | None) -> IntArray:
-    """Where runs lie; those of workloads that stood in `like`, at the rows `before`, are taken from it."""
-    runs = ((row, works[row].run) for row in new.tolist())
-    read = [
-        (row, _number(numbering.node, name), tasks)
-        for row, run in runs
-        if run is not None
-        for name, tasks in run.placement.items()
-    ]
-    cells = np.array(read, dtype=np.int64).reshape(-1, 3).T
-    if like is not None:
-        row_now = np.full(len(like.works), -1, dtype=np.int64)
-        kept = (before >= 0).nonzero()[0]
-        row_now[before[kept]] = kept
-        old = like.cells[:, row_now[like.cells[0]] >= 0]
-        old[0] = row_now[old[0]]
-        cells = np.concatenate([old, cells], axis=1)
-        cells = cells[:, np.argsort(cells[0], kind="stable")]
     cells.setflags(write=False)
-    return cells
+    return _named(works, numbering, table, cells)
+
+
+def _beside(table: IntArray, before: IntArray, new: IntArray) -> IntArray:
+    """The columns of a table that stand at the rows `before`, and the new ones where that is -1."""
+    kept = before >= 0
+    found = np.empty((len(table), len(before)), dtype=np.int64)
+    found[:, kept], found[:, ~kept] = table[:, before[kept]], new
+    return found
+
+
+def _cells(works: Iterable[tuple[int, Workload]], numbering: Numberings) -> IntArray:
+    """Where runs lie, of some workloads with their rows."""
+    runs = [(row, work.run) for row, work in works if work.run is not None]
+    read = [(row, numbering.node[name], tasks) for row, run in runs for name, tasks in run.placement.items()]
+    return np.array(read, dtype=np.int64).reshape(-1, 3).T
+
+
+def _cells_beside(like: Columns, before: IntArray, new: IntArray) -> IntArray:
+    """The new cells, and those of workloads that stood in `like` at the rows `before`."""
+    row_now = np.full(len(like.works), -1, dtype=np.int64)
+    kept = (before >= 0).nonzero()[0]
+    row_now[before[kept]] = kept
+    old = like.cells[:, row_now[like.cells[0]] >= 0]
+    old[0] = row_now[old[0]]
+    cells = np.concatenate([old, new], axis=1)
+    return cells[:, np.argsort(cells[0], kind="stable")]
 
 
 def _named(works: tuple[Workload, ...], numbering: Numberings, table: IntArray, cells: IntArray) -> Columns:
     """The rows of the table under their names."""
     (
-        request, allocation, pools, submit, priority, min_runtime, gpus, _, _, _, restart_time, preempted, entitled_since,
-        interval, start, charged_since, granted_at, protected_until, checkpoint, leaves, stopped_at, taken_off_at, *flags,
+        request, allocation, pools, gpus, _, _, _, submit, priority, min_runtime, restart_time, preempted, entitled_since,
+        interval, resumable, saves, renew, runs_unfunded, start, charged_since, granted_at, protected_until, checkpoint, leaves,
+        stopped_at, taken_off_at, running, charged, express,
     ) = table  # fmt: skip
-    resumable, saves, renew, runs_unfunded, running, charged, express = (flag != 0 for flag in flags)
     return Columns(
         works=works, numbering=numbering, table=table, request=_by_appearance(request), allocation=allocation, pools=pools,
         submit=submit, priority=priority, min_runtime=min_runtime, gpus=gpus, shape=table[SHAPE], restart_time=restart_time,
         preempted=preempted, entitled_since=entitled_since, interval=interval, start=start, charged_since=charged_since,
         granted_at=granted_at, protected_until=protected_until, checkpoint=checkpoint, leaves=leaves, stopped_at=stopped_at,
-        taken_off_at=taken_off_at, resumable=resumable, saves=saves, renew=renew, runs_unfunded=runs_unfunded, running=running,
-        charged=charged, express=express, index={work.id: row for row, work in enumerate(works)}, cells=cells,
+        taken_off_at=taken_off_at, resumable=resumable != 0, saves=saves != 0, renew=renew != 0,
+        runs_unfunded=runs_unfunded != 0, running=running != 0, charged=charged != 0, express=express != 0,
+        index=dict(zip(map(attrgetter("id"), works), range(len(works)), strict=True)), cells=cells,
     )  # fmt: skip
 
 
@@ -194,37 +213,67 @@ def _by_appearance(numbers: IntArray) -> IntArray:
     return rank[numbers]
 
 
-NUM_COLUMNS, SHAPE = 29, slice(7, 10)
-"""Numbers that are read of a workload, and which of them are its shape."""
+SHAPE = slice(4, 7)
+"""The rows of the table that are the shape of a task."""
+
+def _read(works: Sequence[Workload], numbering: Numberings) -> IntArray:
+    """The table of some workloads, shape (num_columns, num_works)."""
+    return np.concatenate([_asked(works, numbering), _stated(works), _runs(works)])
+
+
+def _asked(works: Sequence[Workload], numbering: Numberings) -> IntArray:
+    """Request, allocation, pools, GPUs and shape: equal requests are looked at once."""
+    request = numbering.request.of_all(map(request_of, works), len(works))
+    allocation = numbering.allocation.of_all(map(attrgetter("allocation"), works), len(works))
+    _, first, kind = np.unique(request, return_index=True, return_inverse=True)
+    kinds = np.array([_of_request(works[row], numbering) for row in first.tolist()], dtype=np.int64).reshape(-1, 5).T
+    return np.concatenate([[request, allocation], kinds[:, kind]])
+
+
+def _of_request(work: Workload, numbering: Numberings) -> tuple[int, ...]:
+    return numbering.pools[work.pools], work.gpus, *(min(amount, UNLIMITED) for amount in shape_of(work))
+
+
+NUM_STATED, NUM_OF_RUN = 11, 11
+"""Columns of what each workload says for itself, and of its run and its last stop."""
+
+
+def _stated(works: Sequence[Workload]) -> IntArray:
+    numbers = np.fromiter(chain.from_iterable(map(_numbers, works)), np.int64, NUM_STATED * len(works))
+    return numbers.reshape(-1, NUM_STATED).T
+
+
+def _numbers(work: Workload) -> tuple[int, ...]:
+    resumable, since = work.resumable, work.entitled_since
+    return (
+        work.submit_time, work.priority, work.min_runtime, work.restart_time, work.preempted,
+        NONE if since is None else since, work.checkpoint_interval or 0 if resumable else 0, resumable,
+        resumable and work.checkpoint_on_notice, work.renew, work.unfunded is Unfunded.RUN,
+    )  # fmt: skip
+
+
+def _runs(works: Sequence[Workload]) -> IntArray:
+    """Of the runs and stops; most work has had neither."""
+    table = np.empty((NUM_OF_RUN, len(works)), dtype=np.int64)
+    table.T[:] = _of_run(None, None)
+    rows = [row for row, work in enumerate(works) if work.run is not None or work.stopped is not None]
+    if rows:
+        table[:, rows] = np.array([_of_run(works[row].run, works[row].stopped) for row in rows], dtype=np.int64).T
+    return table
+
+
+def _of_run(run: Run | None, stop: LastStop | None) -> tuple[int, ...]:
+    instants, flags = _WAITS if run is None else (_instants(run), (True, run.charged, run.express))
+    stopped_at = stop.at if stop is not None and stop.begun else NONE
+    return *instants, stopped_at, NONE if stop is None else stop.at, *flags
+
 
 _WAITS = (NONE,) * 6, (False,) * 3
 """Instants and flags of work that does not run."""
 
 
-def _numbers(work: Workload, numbering: Numberings) -> tuple[int, ...]:
-    """One row of the table."""
-    instants, flags = _WAITS if work.run is None else _of_run(work.run)
-    stop = work.stopped
-    return (
-        _number(numbering.request, request_of(work)), _number(numbering.allocation, work.allocation),
-        _number(numbering.pools, work.pools), work.submit_time, work.priority, work.min_runtime, work.gpus,
-        *(min(amount, UNLIMITED) for amount in shape_of(work)), work.restart_time, work.preempted,
-        _instant(work.entitled_since), work.checkpoint_interval or 0 if work.resumable else 0, *instants,
-        stop.at if stop is not None and stop.begun else NONE, NONE if stop is None else stop.at, work.resumable,
-        work.resumable and work.checkpoint_on_notice, work.renew, work.unfunded is Unfunded.RUN, *flags,
-    )  # fmt: skip
-
-
-def _of_run(run: Run) -> tuple[tuple[int, ...], tuple[bool, ...]]:
-    instants = (
+def _instants(run: Run) -> tuple[int, ...]:
+    moments = (
         run.start_time, run.charged_since, run.granted_at, run.protected_until, run.last_checkpoint, run.terminating_until
     )  # fmt: skip
-    return tuple(map(_instant, instants)), (True, run.charged, run.express)
-
-
-def _number(numbering: dict[Key, int], key: Key) -> int:
-    return numbering.setdefault(key, len(numbering))
-
-
-def _instant(moment: int | None) -> int:
-    return NONE if moment is None else moment
+    return tuple(NONE if moment is None else moment for moment in moments)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from allocator.domain import TopologyWish, Workload
-
-_NO_WISH = TopologyWish()
+from allocator.domain import Workload
 
 
 def request_of(work: Workload) -> Hashable:
     """Equal where the same is asked: tasks and their shape, pools, topology, labels and exclusions."""
     wish = work.topology
+    wishes = not (wish.required is wish.preferred is wish.segment is None)
     return (
         work.tasks, work.gpus_per_task, work.cpus_per_task, work.memory_gib_per_task, work.pools,
-        None if wish == _NO_WISH else wish, tuple(sorted(work.node_labels.items())) if work.node_labels else (),
+        wish if wishes else None, tuple(sorted(work.node_labels.items())) if work.node_labels else (),
         work.exclude_nodes,
     )  # fmt: skip
