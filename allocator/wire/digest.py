@@ -36,6 +36,7 @@ class _Known:
 class Texts:
     """Members of a snapshot and their parts as JSON text, each written once as long as the next snapshot holds the same object.
 
+    Lists are written in one piece for the first snapshot, since most have no second; from the second one on their parts are known.
     Parts are immutable. Those of the last snapshot are kept, so that an identity stands for one object, and no others.
     """
 
@@ -72,8 +73,8 @@ class Texts:
         if isinstance(value, Cluster):
             members = (b'"' + name.encode() + b'":' + self._member(name, getattr(value, name)) for name in _names(Cluster))
             found = _Known(value, b"{" + b",".join(members) + b"}")
-        elif name in _LISTS:
-            found = _list(value, known.parts if known is not None else {})  # type: ignore[arg-type]  # a tuple
+        elif name in _LISTS and known is not None:
+            found = _list(value, known.parts)  # type: ignore[arg-type]  # a tuple
         else:
             found = _Known(value, _encoded(value))
         self._known[name] = found
