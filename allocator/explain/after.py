@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from allocator.domain import Decision
+from allocator.entitlement.columns import NONE
 from allocator.entitlement.forced import UNFORCED
 from allocator.entitlement.model import Entitlement
 from allocator.topology import NEVER, BoolArray, IntArray, shape_of
@@ -77,7 +78,7 @@ class After:
 
 def build_after(ent: Entitlement, decision: Decision) -> After:
     """Carry out the starts, stops, promotions and renewals of a decision, in arrays."""
-    row = {work.id: index for index, work in enumerate(ent.snapshot.workloads)}
+    row = ent.columns.index
     placement = _placements(ent, decision, row)
     entry_row, entry_node, use = _entries(ent, placement)
     pool = np.full(len(row), -1, dtype=np.int64)
@@ -100,11 +101,8 @@ def build_after(ent: Entitlement, decision: Decision) -> After:
 
 def _placements(ent: Entitlement, decision: Decision, row: Mapping[str, int]) -> dict[int, Mapping[str, int]]:
     stopped = {stop.workload for stop in decision.preemptions}
-    kept = {
-        index: work.run.placement
-        for index, work in enumerate(ent.snapshot.workloads)
-        if work.run is not None and work.id not in stopped
-    }
+    running = ((index, ent.snapshot.workloads[index]) for index in np.flatnonzero(ent.works.running).tolist())
+    kept = {index: work.run.placement for index, work in running if work.run is not None and work.id not in stopped}
     return kept | {row[start.workload]: start.placement for start in decision.starts}
 
 
@@ -132,9 +130,7 @@ def _release(
         release[row[promotion.workload]] = promotion.protected_until
     for renewal in decision.renewals:
         release[row[renewal.workload]] = renewal.protected_until
-    for index, work in enumerate(ent.snapshot.workloads):
-        if work.run is not None and work.run.terminating_until is not None:
-            release[index] = work.run.terminating_until
+    release = np.where(ent.columns.leaves == NONE, release, ent.columns.leaves)
     deadline = np.full(len(row), NEVER, dtype=np.int64)
     np.minimum.at(deadline, entry_row, ent.layout.deadline[entry_node])
     release = np.minimum(release, deadline)

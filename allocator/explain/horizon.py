@@ -7,6 +7,7 @@ asked until some instant.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
@@ -116,13 +117,13 @@ class Horizon:
         self.free = capacity - after.used(after.running, num_nodes)
         self._free_by_licence = self.free + after.used(licensed, num_nodes)
         self.victims_stay = bool(ent.layout.overdue.any())
-        self._deadlines = np.unique(ent.layout.deadline[ent.layout.accepting])
-        self.deadlines_matter = bool(np.any(self._deadlines != NEVER))
+        self._deadlines: list[int] = np.unique(ent.layout.deadline[ent.layout.accepting]).tolist()
+        self.deadlines_matter = any(deadline != NEVER for deadline in self._deadlines)
 
     def stay(self, until: int) -> int | None:
         """What tells instants apart: the next deadline of a node from there on, None where every node stays as long."""
-        position = int(np.searchsorted(self._deadlines, until))
-        return None if position == 0 else int(self._deadlines[position]) if position < len(self._deadlines) else until
+        position = bisect_left(self._deadlines, until)
+        return None if position == 0 else self._deadlines[position] if position < len(self._deadlines) else until
 
     def fits(self, work: Workload, state: int, until: int | None, late: bool = False) -> bool:
         """Whether it fits the accepting nodes in a state: so many promises have ended, or one of those named above."""

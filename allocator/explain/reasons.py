@@ -57,6 +57,9 @@ class Reasons:
         self.horizon = Horizon(ent, after)
         self.status = decision.solver.status
         self._prospects: dict[tuple[int, int | None], Prospect] = {}
+        self._held: list[int] = after.held.sum(axis=1).tolist()
+        self._limits: list[int] = ent.tree.gpu_limit.tolist()
+        self._funds_left: list[list[int]] = (ent.market.available - after.promised).tolist()
         self._short: dict[tuple[int, int, int, int], tuple[int, int] | None] = {}
 
     def answer(self, case: Case, work: Workload) -> Answer:
@@ -154,7 +157,7 @@ class Reasons:
     def _over_limit(self, case: Case, work: Workload) -> str | None:
         tree = self.ent.tree
         for vertex in tree.path(case.leaf):
-            limit, held = int(tree.gpu_limit[vertex]), int(self.after.held[vertex].sum())
+            limit, held = self._limits[vertex], self._held[vertex]
             if 0 <= limit < held + work.gpus:
                 return f"{tree.ids[vertex]} may hold {counted(limit, 'GPU')} at once and holds {held}; this needs {work.gpus}"
         return None
@@ -190,14 +193,15 @@ class Reasons:
 
     def _short_in(self, case: Case, work: Workload, pool: int) -> list[int]:
         """The funding vertices that cannot pay for it in that pool, from the leaf up."""
-        return [v for v in self.ent.tree.funding_path(case.leaf) if self._left(v, pool) < self._cost(case, work)]
+        cost = self._cost(case, work)
+        return [v for v in self.ent.tree.funding_path(case.leaf) if self._left(v, pool) < cost]
 
     def _cost(self, case: Case, work: Workload) -> int:
         return work.gpus * case.promise
 
     def _left(self, vertex: int, pool: int) -> int:
         """GPU-seconds that may still be promised after the decision."""
-        return int(self.ent.market.available[vertex, pool] - self.after.promised[vertex, pool])
+        return self._funds_left[vertex][pool]
 
     def _funds(self, vertex: int, pool: int) -> str:
         market = self.ent.market

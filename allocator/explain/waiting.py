@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 import numpy as np
 
-from allocator.domain import Decision, Preemption, Reason, Unfunded, WaitingRow, Workload
+from allocator.domain import Decision, Preemption, Reason, WaitingRow, Workload
 from allocator.entitlement.alike import number_rows
 from allocator.entitlement.entitled import large_gangs
 from allocator.entitlement.forecast import forecast
@@ -28,7 +29,7 @@ def waiting_rows(ent: Entitlement, decision: Decision, after: After, waiting: In
     for row, detail in _special(ent, decision, waiting, rows):
         rows[row] = replace(rows[row], detail=detail)
     rows += [_rejected(item.workload, item.reason, item.detail) for item in ent.snapshot.rejected]
-    rows.sort(key=lambda row: row.workload)
+    rows.sort(key=attrgetter("workload"))
     return tuple(rows)
 
 
@@ -60,29 +61,28 @@ def _answers(ent: Entitlement, waiting: IntArray, reasons: Reasons) -> tuple[lis
     """The workloads that wait and the explanation of each; workloads of one case are explained once."""
     works = [ent.snapshot.workloads[row] for row in waiting.tolist()]
     columns = [column[waiting] for column in _facts(ent)]
-    columns.append(np.fromiter((work.unfunded is Unfunded.WAIT for work in works), np.bool_, len(works)))
     impossible = np.isin(waiting, list(ent.works.impossible))
     number, first = number_rows([np.where(impossible, waiting, -1), *columns])
+    cases = map(Case, *(column[first].tolist() for column in columns))
     answers: list[Answer] = []
-    for position in first.tolist():
+    for position, case in zip(first.tolist(), cases, strict=True):
         if (never := ent.works.impossible.get(int(waiting[position]))) is not None:
             answers.append(Answer(Reason(never[0]), never[1], never=True))
         else:
-            case = Case(*(column[position].item() for column in columns))
             answers.append(reasons.answer(case, works[position]))
     return works, [answers[case] for case in number.tolist()]
 
 
 def _facts(ent: Entitlement) -> list[IntArray | BoolArray]:
-    """Request, leaf, home, promise, express, funded, counted, entitled, cooling, patient and reservation of all rows."""
+    """Request, leaf, home, promise, express, funded, counted, entitled, cooling, patient, reservation and strict of all rows."""
     works, now = ent.works, ent.snapshot.now
     reservation = np.full(len(works.leaf), -1, dtype=np.int64)
     for index, one in enumerate(ent.reserved):
         reservation[one.row] = index
-    stopped = np.fromiter((work.stopped is not None and work.stopped.at == now for work in ent.snapshot.workloads), np.bool_)
+    stopped = ent.columns.taken_off_at == now
     return [
         works.request, works.leaf, works.home, works.promise, works.express, works.funded, ~works.held_before, works.entitled,
-        stopped & ~works.candidate, works.patient, reservation,
+        stopped & ~works.candidate, works.patient, reservation, ~ent.columns.runs_unfunded,
     ]  # fmt: skip
 
 
