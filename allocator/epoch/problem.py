@@ -225,9 +225,11 @@ class EpochProblem:
 
 def charged_twins(offers: Offers) -> dict[int, int]:
     """For each uncharged offer of fundable work, the charged offer of the same workload in the same pool."""
-    charged = {(int(offers.work[j]), int(offers.pool[j])): int(j) for j in np.flatnonzero(offers.charged & ~offers.express)}
-    pairs = {int(j): charged.get((int(offers.work[j]), int(offers.pool[j]))) for j in np.flatnonzero(offers.must_be_unfunded)}
-    return {j: twin for j, twin in pairs.items() if twin is not None}
+    place = offers.work * (int(offers.pool.max(initial=0)) + 1) + offers.pool
+    charged, uncharged = np.flatnonzero(offers.charged & ~offers.express), np.flatnonzero(offers.must_be_unfunded)
+    twin = dict(zip(place[charged].tolist(), charged.tolist(), strict=True))
+    pairs = zip(uncharged.tolist(), place[uncharged].tolist(), strict=True)
+    return {j: twin[own] for j, own in pairs if own in twin}
 
 
 def restarts_of(offers: Offers) -> dict[int, list[int]]:

@@ -10,28 +10,27 @@ from allocator.epoch.problem import FundingRow, LimitRow, Offers, Promotions, Sh
 from allocator.topology.layout import BoolArray, IntArray
 
 Key = tuple[int, int]
-Members = dict[Key, list[int]]
+Members = dict[Key, IntArray]
+
+_NOBODY = np.zeros(0, dtype=np.int64)
 
 
 def _members(ent: Entitlement, leaf: IntArray, pool: IntArray, which: IntArray, funding: bool = False) -> Members:
-    """Indices by (vertex, pool) for every vertex on the path of each row's leaf."""
-    own: Members = {}
-    places = zip(leaf[which].tolist(), pool[which].tolist(), which.tolist(), strict=True)
-    for vertex, market, i in places:
-        own.setdefault((vertex, market), []).append(i)
-    found: Members = {}
-    for (vertex, market), rows in own.items():
+    """Indices by (vertex, pool) for every vertex on the path of each row's leaf, ascending."""
+    if not len(which):
+        return {}
+    order = which[np.lexsort((pool[which], leaf[which]))]
+    same = (np.diff(leaf[order]) == 0) & (np.diff(pool[order]) == 0)
+    parts: dict[Key, list[IntArray]] = {}
+    for rows in np.split(order, np.flatnonzero(~same) + 1):
+        vertex, market = int(leaf[rows[0]]), int(pool[rows[0]])
         for above in ent.tree.funding_path(vertex) if funding else ent.tree.path(vertex):
-            found.setdefault((above, market), []).extend(rows)
-    return {key: sorted(rows) for key, rows in found.items()}
+            parts.setdefault((above, market), []).append(rows)
+    return {key: np.sort(np.concatenate(rows)) for key, rows in parts.items()}
 
 
 def _all(rows: IntArray) -> IntArray:
     return np.arange(len(rows))
-
-
-def _array(values: list[int] | None) -> IntArray:
-    return np.array(values or [], dtype=np.int64)
 
 
 def funding_rows(ent: Entitlement, offers: Offers, promotions: Promotions) -> tuple[FundingRow, ...]:
@@ -41,7 +40,7 @@ def funding_rows(ent: Entitlement, offers: Offers, promotions: Promotions) -> tu
     from_promotions = _members(ent, promotions.leaf, promotions.pool, _all(promotions.work), funding=True)
     rows = []
     for vertex, pool in sorted(from_offers.keys() | from_promotions.keys()):
-        own, promoted = _array(from_offers.get((vertex, pool))), _array(from_promotions.get((vertex, pool)))
+        own, promoted = from_offers.get((vertex, pool), _NOBODY), from_promotions.get((vertex, pool), _NOBODY)
         available = int(ent.market.available[vertex, pool])
         if int(offers.promise_cost[own].sum() + promotions.promise_cost[promoted].sum()) > available:
             rows.append(FundingRow(vertex=vertex, pool=pool, available=available, offers=own, promotions=promoted))
@@ -59,7 +58,7 @@ def limit_rows(ent: Entitlement, offers: Offers, victims: Victims) -> tuple[Limi
     kept, charged = _held(ent, holding), _held(ent, holding & (ent.works.charged | ~ent.works.stoppable))
     rows = []
     for vertex in map(int, limited):
-        own, stopped = _array(all_offers.get((vertex, 0))), _array(all_victims.get((vertex, 0)))
+        own, stopped = all_offers.get((vertex, 0), _NOBODY), all_victims.get((vertex, 0), _NOBODY)
         if len(own) and kept[vertex] + offers.gpus[own].sum() > ent.tree.gpu_limit[vertex]:
             rows.append(
                 LimitRow(
@@ -92,8 +91,8 @@ def share_terms(ent: Entitlement, offers: Offers, victims: Victims, promotions: 
     return tuple(
         ShareTerm(
             vertex=vertex, pool=pool, curve=ent.market.curves[vertex, pool], base=int(base[vertex, pool]),
-            offers=_array(from_offers.get((vertex, pool))), victims=_array(from_victims.get((vertex, pool))),
-            promotions=_array(from_promotions.get((vertex, pool))),
+            offers=from_offers.get((vertex, pool), _NOBODY), victims=from_victims.get((vertex, pool), _NOBODY),
+            promotions=from_promotions.get((vertex, pool), _NOBODY),
         )
         for vertex, pool in sorted(ent.market.curves.keys() & touched)
     )  # fmt: skip

@@ -48,6 +48,7 @@ def solve(problem: EpochProblem, limits: Limits, guess: EpochSolution | None = N
     begun = time.monotonic()
     fine = FINE * 1000 * problem.step_gpus
     relaxation = Relaxation(problem, merged=False)
+    relaxation.build()
     known = _Known(problem, guess, report)
     seconds = (limits.seconds - (time.monotonic() - begun)) * SOLVING_SHARE
     choices, bound = relaxation.solve_whole(seconds, max(fine, limits.gap), limits.seed, guess, known.hear)

@@ -49,14 +49,29 @@ class Relaxation:
     ----------
     merged
         Many classes are merged (`Groups`): weaker, and faster.
+
+    Attributes
+    ----------
+    num_columns
+        Columns of the model, known before it is built.
     """
 
     def __init__(self, problem: EpochProblem, *, merged: bool = True) -> None:
-        self.problem, self._merged = problem, merged
+        self.problem = problem
         self.num_offers, self.num_victims = len(problem.offers.work), len(problem.victims.work)
         self.num_choices = self.num_offers + self.num_victims + len(problem.promotions.work)
+        self._form, self._first = forms_of(problem)
+        self._room = Groups(problem, self._first, merged=merged)
+        self._steps = steps_of(problem)
+        self.num_columns = self.num_choices + int(np.count_nonzero(self._room.most)) + len(self._steps.term)
         self._rows = LinearModel()
         self._constant = 0
+        self._fixed: dict[int, int] = {}
+
+    def build(self) -> None:
+        """State all columns and rows, if that has not been done: a model with too many columns never is."""
+        if self._rows.num_columns:
+            return
         self._columns()
         self._one_offer_per_workload()
         self._relocation()
@@ -67,11 +82,11 @@ class Relaxation:
         self._max_preemptions()
         self._promotions()
         self._unfairness()
-        self._fixed: dict[int, int] = {}
         self._rows.load()
 
     def solve(self, fixed: Mapping[int, int]) -> Relaxed | None:
         """The optimum with some choices fixed; None if there is none."""
+        self.build()
         for column in [column for column in self._fixed if column not in fixed]:
             self._rows.bound(column, 0.0, float(self._upper[column]))
         for column, value in fixed.items():
@@ -106,6 +121,7 @@ class Relaxation:
         def told(answer: WholeAnswer) -> tuple[FloatArray | None, float]:
             return answer.values, answer.bound * COST_UNIT + constant
 
+        self.build()
         constant, limits = self._constant - self._broken, WholeLimits(seconds, gap / COST_UNIT, seed)
         return told(
             self._rows.solve_whole(self.num_choices, limits, self._choices_of(guess), lambda answer: heard(*told(answer)))
@@ -125,11 +141,6 @@ class Relaxation:
         chosen[[self.num_offers + r for r in sorted(solution.stops)]] = 1.0
         chosen[[self.num_offers + self.num_victims + u for u in sorted(solution.promotions)]] = 1.0
         return chosen
-
-    @property
-    def num_columns(self) -> int:
-        """Columns of the model."""
-        return self._rows.num_columns
 
     def _columns(self) -> None:
         """Offers, victims, promotions. Nothing starts under a vertex that is to keep more than its limit."""
@@ -165,9 +176,8 @@ class Relaxation:
     def _capacity(self) -> None:
         """Units of every form on every group of classes: as many as start, and no more than is free or left."""
         problem, shapes = self.problem, self.problem.shapes
-        form, first = forms_of(problem)
+        form, first, room = self._form, self._first, self._room
         need = shapes.need[:, first]
-        room = Groups(problem, first, merged=self._merged)
         of_form, of_group = np.nonzero(room.most)
         count = self._rows.columns(np.zeros(len(of_form)), room.most[of_form, of_group])
         balance = self._rows.rows(0.0, np.zeros(len(first)))
@@ -293,7 +303,7 @@ class Relaxation:
         shares = self.problem.shares
         low = np.array([term.base - int(victims.gpus[term.victims].sum()) for term in shares], dtype=np.int64)
         base = np.array([term.base for term in shares], dtype=np.int64)
-        steps = steps_of(self.problem)
+        steps = self._steps
         for term, least in zip(shares, low.tolist(), strict=True):
             self._constant += term.curve.value(least) - term.curve.value(term.base)
         held = (low - base).astype(np.float64)

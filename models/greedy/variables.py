@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
-from allocator.epoch.problem import EpochProblem, restarts_of
+from allocator.epoch.problem import EpochProblem, charged_twins, restarts_of
 from allocator.epoch.solution import EpochSolution, Placement, spread_value
 from allocator.topology.layout import GPUS, BoolArray, IntArray
 
@@ -34,7 +35,7 @@ class Tables:
         self.limits_of_offer = _invert([row.offers for row in problem.limits], len(offers.work))
         self.limits_of_victim = _invert([row.victims for row in problem.limits], len(victims.work))
         self.promotion_of = {int(r): u for u, r in enumerate(problem.promotions.victim) if r >= 0}
-        self.charged_twin = _charged_twins(problem)
+        self.charged_twin = charged_twins(offers)
 
 
 class State:
@@ -198,17 +199,8 @@ def _invert(groups: Sequence[IntArray], size: int) -> list[tuple[int, ...]]:
     """For each member, the indices of the groups that hold it; members of the same groups share one tuple."""
     if not any(map(len, groups)):
         return [()] * size
-    found: list[list[int]] = [[] for _ in range(size)]
-    for index, members in enumerate(groups):
-        for member in members.tolist():
-            found[member].append(index)
+    member = np.concatenate(groups)
+    group = np.repeat(np.arange(len(groups)), [len(own) for own in groups])[np.argsort(member, kind="stable")].tolist()
+    ends = [0, *np.cumsum(np.bincount(member, minlength=size)).tolist()]
     shared: dict[tuple[int, ...], tuple[int, ...]] = {}
-    return [shared.setdefault(own, own) for own in map(tuple, found)]
-
-
-def _charged_twins(problem: EpochProblem) -> dict[int, int]:
-    """For each uncharged offer of fundable work, the charged offer of the same workload in the same pool."""
-    offers = problem.offers
-    charged = {(int(offers.work[j]), int(offers.pool[j])): int(j) for j in np.flatnonzero(offers.charged & ~offers.express)}
-    pairs = ((int(j), charged.get((int(offers.work[j]), int(offers.pool[j])))) for j in np.flatnonzero(offers.must_be_unfunded))
-    return {j: twin for j, twin in pairs if twin is not None}
+    return [shared.setdefault(own, own) for own in (tuple(group[start:stop]) for start, stop in pairwise(ends))]
