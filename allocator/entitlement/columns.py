@@ -213,34 +213,31 @@ def _by_appearance(numbers: IntArray) -> IntArray:
     return rank[numbers]
 
 
-SHAPE = slice(4, 7)
-"""The rows of the table that are the shape of a task."""
+NUM_COLUMNS, SHAPE = 29, slice(4, 7)
+"""Numbers that are read of a workload, and which of them are the shape of a task."""
+
 
 def _read(works: Sequence[Workload], numbering: Numberings) -> IntArray:
-    """The table of some workloads, shape (num_columns, num_works)."""
-    return np.concatenate([_asked(works, numbering), _stated(works), _runs(works)])
+    """The table of some workloads, shape (NUM_COLUMNS, num_works): what is asked, what else is stated, and runs."""
+    table = np.empty((NUM_COLUMNS, len(works)), dtype=np.int64)
+    asked, stated, runs = np.split(table, (7, 18))
+    _read_requests(asked, works, numbering)
+    stated[:] = np.fromiter(chain.from_iterable(map(_numbers, works)), np.int64, stated.size).reshape(-1, len(stated)).T
+    _read_runs(runs, works)
+    return table
 
 
-def _asked(works: Sequence[Workload], numbering: Numberings) -> IntArray:
+def _read_requests(table: IntArray, works: Sequence[Workload], numbering: Numberings) -> None:
     """Request, allocation, pools, GPUs and shape: equal requests are looked at once."""
-    request = numbering.request.of_all(map(request_of, works), len(works))
-    allocation = numbering.allocation.of_all(map(attrgetter("allocation"), works), len(works))
-    _, first, kind = np.unique(request, return_index=True, return_inverse=True)
-    kinds = np.array([_of_request(works[row], numbering) for row in first.tolist()], dtype=np.int64).reshape(-1, 5).T
-    return np.concatenate([[request, allocation], kinds[:, kind]])
+    table[0] = numbering.request.of_all(map(request_of, works), len(works))
+    table[1] = numbering.allocation.of_all(map(attrgetter("allocation"), works), len(works))
+    _, first, kind = np.unique(table[0], return_index=True, return_inverse=True)
+    kinds = np.array([_of_request(works[row], numbering) for row in first.tolist()], dtype=np.int64)
+    table[2:] = kinds.reshape(-1, len(table) - 2).T[:, kind]
 
 
 def _of_request(work: Workload, numbering: Numberings) -> tuple[int, ...]:
     return numbering.pools[work.pools], work.gpus, *(min(amount, UNLIMITED) for amount in shape_of(work))
-
-
-NUM_STATED, NUM_OF_RUN = 11, 11
-"""Columns of what each workload says for itself, and of its run and its last stop."""
-
-
-def _stated(works: Sequence[Workload]) -> IntArray:
-    numbers = np.fromiter(chain.from_iterable(map(_numbers, works)), np.int64, NUM_STATED * len(works))
-    return numbers.reshape(-1, NUM_STATED).T
 
 
 def _numbers(work: Workload) -> tuple[int, ...]:
@@ -252,14 +249,12 @@ def _numbers(work: Workload) -> tuple[int, ...]:
     )  # fmt: skip
 
 
-def _runs(works: Sequence[Workload]) -> IntArray:
-    """Of the runs and stops; most work has had neither."""
-    table = np.empty((NUM_OF_RUN, len(works)), dtype=np.int64)
+def _read_runs(table: IntArray, works: Sequence[Workload]) -> None:
+    """Of runs and last stops; most work has had neither."""
     table.T[:] = _of_run(None, None)
     rows = [row for row, work in enumerate(works) if work.run is not None or work.stopped is not None]
     if rows:
         table[:, rows] = np.array([_of_run(works[row].run, works[row].stopped) for row in rows], dtype=np.int64).T
-    return table
 
 
 def _of_run(run: Run | None, stop: LastStop | None) -> tuple[int, ...]:

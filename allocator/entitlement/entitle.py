@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
-from operator import lt
+from itertools import islice
+from operator import attrgetter, lt
 
 import numpy as np
 
@@ -52,9 +53,9 @@ def entitle(snapshot: Snapshot, like: Entitlement | None = None) -> Entitlement:
 
 def _losers(ent: Entitlement, reserved: Set[str]) -> Iterator[Workload]:
     """Gangs among those with a reservation of an earlier decision that wait and are kept none."""
-    kept = {one.row for one in ent.reserved}
-    works = enumerate(ent.snapshot.workloads)
-    return (work for row, work in works if work.id in reserved and work.run is None and row not in kept)
+    kept, index = {one.row for one in ent.reserved}, ent.columns.index
+    rows = (index[key] for key in reserved if key in index)
+    return (work for row in rows if row not in kept and (work := ent.snapshot.workloads[row]).run is None)
 
 
 def _entitle(snapshot: Snapshot, like: Entitlement | None, reserved: Set[str]) -> Entitlement:
@@ -153,8 +154,8 @@ def _with_holds(market: Market, tree: BudgetTree, places: Places, contract: Cont
 
 def _in_order(snapshot: Snapshot) -> Snapshot:
     """The snapshot itself where its workloads stand in canonical order, else its canonical form."""
-    ids = [work.id for work in snapshot.workloads]
-    in_order = all(map(lt, ids, ids[1:]))
+    ids = list(map(attrgetter("id"), snapshot.workloads))
+    in_order = all(map(lt, ids, islice(ids, 1, None)))
     return snapshot if in_order else snapshot.canonical()
 
 

@@ -93,15 +93,19 @@ def fund_in_order(tree: BudgetTree, available: IntArray, order: IntArray, places
     num_pools = available.shape[1]
     left: list[int] = available.ravel().tolist()
     paths: dict[tuple[int, int], list[int]] = {}
+    refused: dict[tuple[int, int], int] = {}  # the least price: what is left only falls
     funded = []
-    columns = (order.tolist(), places.leaf[order].tolist(), places.home[order].tolist(), cost[order].tolist())
-    for row, vertex, market, price in zip(*columns, strict=True):
-        path = paths.get((vertex, market))
-        if path is None:
-            path = paths[vertex, market] = [above * num_pools + market for above in tree.funding_path(vertex)]
-        if any(left[place] < price for place in path):
+    columns = (order.tolist(), zip(places.leaf[order].tolist(), places.home[order].tolist(), strict=True), cost[order].tolist())
+    for row, place, price in zip(*columns, strict=True):
+        if price >= refused.get(place, price + 1):
             continue
-        for place in path:
-            left[place] -= price
+        path = paths.get(place)
+        if path is None:
+            path = paths[place] = [above * num_pools + place[1] for above in tree.funding_path(place[0])]
+        if any(left[account] < price for account in path):
+            refused[place] = price
+            continue
+        for account in path:
+            left[account] -= price
         funded.append(row)
     return np.array(funded, dtype=np.int64)

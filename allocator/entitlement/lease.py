@@ -140,7 +140,7 @@ def open_book(facts: Facts, available: IntArray, planner: Planner) -> LeaseBook:
 def _owed_then(facts: Facts) -> IntArray:
     """What every vertex would be entitled to if no lease were under a promise, in 1/1000 GPU."""
     contract, places, market, tree = facts.contract, facts.places, facts.market, facts.tree
-    leases = np.flatnonzero(np.array([work.renew for work in facts.snapshot.workloads], dtype=bool) & contract.protected_before)
+    leases = np.flatnonzero(contract.columns.renew & contract.protected_before)
     if not len(leases):
         return market.entitled
     held = np.zeros_like(market.floor)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 import numpy as np
 
 from allocator.entitlement import Entitlement
@@ -71,7 +73,7 @@ def compile_epoch(ent: Entitlement, *, all_offers: bool = False) -> EpochProblem
         late=late,
         max_stops=_stops_left(ent),
         step_gpus=max(1, ent.snapshot.policy.planning_step * int(ent.market.schedulable.sum())),
-        names=tuple(work.id for work in ent.snapshot.workloads),
+        names=tuple(map(attrgetter("id"), ent.snapshot.workloads)),
     )
 
 
