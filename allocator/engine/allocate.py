@@ -24,6 +24,7 @@ from allocator.models.process import shared_process
 from allocator.models.registry import EXACT_ENGINES
 from allocator.verify import verify
 from allocator.verify.score import score_of
+from allocator.verify.verdict import Verdict
 from allocator.wire.memory import collector_paused
 
 logger = logging.getLogger(__name__)
@@ -148,14 +149,15 @@ class _Call:
         self._states = States(ent)
         self._keep_score = self._score(plan_of(problem, KEEP)).total
         self._mended: list[tuple[Plan, tuple[Plan, Score]]] = []
+        self._explained: tuple[tuple[Plan, str], Decision] | None = None
 
     def prepare(self, answers: Answers) -> float:
         """Get the answer so far ready, as a fallback and as a measure: the seconds to leave for the last one."""
         begun = self._clock.elapsed
         rung, plan, score = next(self._by_score(answers))
         decision = self._decide(answers, rung, plan, score, [])
-        verify(self._ent.snapshot, decision, self._ent)
-        self._annotated(self._ent, decision)
+        self._verify(decision)
+        self._explain(plan, decision)
         return LEAST_RESERVE + RESERVE * (self._clock.elapsed - begun)
 
     def finish(self, answers: Answers) -> Decision:
@@ -163,15 +165,26 @@ class _Call:
         notes = list(answers.notes)
         for rung, plan, score in self._by_score(answers):
             decision = self._decide(answers, rung, plan, score, notes)
-            with self._clock.step("verify"):
-                verdict = verify(self._ent.snapshot, decision, self._ent)
+            verdict = self._verify(decision)
             if verdict.ok:
-                with self._clock.step("explain"):
-                    decision = self._annotated(self._ent, decision)
+                decision = self._explain(plan, decision)
                 return replace(decision, timing=self._clock.timing())
             notes.append(f"{rung.engine}: refused by the verifier: {'; '.join(map(str, verdict.violations[:3]))}")
             logger.error("%s", notes[-1])
         raise InfeasibleError("no rung passes the verifier: " + " | ".join(notes))
+
+    def _verify(self, decision: Decision) -> Verdict:
+        with self._clock.step("verify"):
+            return verify(self._ent.snapshot, decision, self._ent)
+
+    def _explain(self, plan: Plan, decision: Decision) -> Decision:
+        """The decision with its reasons. They depend on what is done and on how the search ended, so that those of the answer that
+        was got ready hold for the last one too if it is the same."""
+        asked = plan, decision.solver.status
+        if self._explained is None or self._explained[0] != asked:
+            with self._clock.step("explain"):
+                self._explained = asked, self._annotated(self._ent, decision)
+        return replace(self._explained[1], solver=decision.solver)
 
     def _by_score(self, answers: Answers) -> Iterator[tuple[Rung, Plan, Score]]:
         """The rungs by their score after the last pass, keep before its equals: a change must strictly lower the score.

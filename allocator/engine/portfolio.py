@@ -89,17 +89,19 @@ def improve(answers: Answers, engine: str, clock: Clock, gap: int, seed: int, pr
     gap
         Distance of value and bound at which to stop, in 1/1000 GPU-second.
     prepare
-        Gets the answer so far ready while the first engine solves; returns the seconds that getting an answer ready takes,
-        which are left for the best one at the end.
+        Gets the answer so far ready, while the first engine solves where there is time enough; returns the seconds that getting
+        an answer ready takes, which are left for the best one at the end.
     """
     reserve: float | None = None
     for name in _exact(engine, answers.problem):
         if answers.closed(gap):
             break
+        if reserve is None and clock.left < clock.elapsed and not _is_late(clock):
+            reserve = prepare()  # too little is left to find out meanwhile whether any of it is
         seconds = clock.left - (reserve or 0.0)
         if name == BOUND and (1 - BOUND_SHARE) * seconds >= EXACT_SECONDS * _num_choices(answers.problem):
             seconds *= BOUND_SHARE
-        if seconds < LEAST_SECONDS or (reserve is None and clock.left < LEAST_SECONDS + READY_SHARE * clock.elapsed):
+        if seconds < LEAST_SECONDS or (reserve is None and _is_late(clock)):
             answers.notes.append(f"{name}: no time left")
             continue
         limits, others = Limits(seconds * CHILD_SHARE, gap, seed), clock.left - seconds
@@ -107,6 +109,11 @@ def improve(answers: Answers, engine: str, clock: Clock, gap: int, seed: int, pr
             if reserve is None:
                 reserve = prepare()
             answers.add(answer(clock.deadline - max(reserve, others)))
+
+
+def _is_late(clock: Clock) -> bool:
+    """Whether getting the first answer ready may well take all that is left."""
+    return clock.left < LEAST_SECONDS + READY_SHARE * clock.elapsed
 
 
 def _checked(problem: EpochProblem, result: EngineResult) -> EngineResult:
