@@ -14,7 +14,7 @@ import numpy as np
 from allocator.engine.plan import Plan, States
 from allocator.entitlement import Entitlement
 from allocator.topology import IntArray
-from allocator.verify.after import Placed, placement_arrays
+from allocator.verify.after import AfterState, Placed, placement_arrays
 from allocator.verify.room import (
     Mode,
     Opening,
@@ -53,7 +53,9 @@ def _take_back(states: States, plan: Plan) -> Plan:
         return plan
     ent, after = states.ent, states.after(plan)
     free, held, stops, starts = after.free.copy(), after.held.sum(axis=1), set(plan.stops), dict(plan.starts)
-    for row in sorted(plan.stops, key=lambda row: (not ent.works.charged[row], -int(ent.works.lost_cost[row]), row)):
+    for row in sorted(
+        plan.stops - _in_the_way(after), key=lambda row: (not ent.works.charged[row], -int(ent.works.lost_cost[row]), row)
+    ):
         own = after.before.of(row)
         nodes, use = after.before.node[own], after.before.use[:, own]
         path = list(ent.tree.path(int(ent.works.leaf[row])))
@@ -68,6 +70,12 @@ def _take_back(states: States, plan: Plan) -> Plan:
         else:
             free[:, again] -= moved
     return Plan(starts, frozenset(stops), plan.promotions)
+
+
+def _in_the_way(after: AfterState) -> set[int]:
+    """Runs that would not fit where they were even if all restarts of stopped work were put aside."""
+    before, again = after.before, after.new.on_nodes(after.stopped & after.started, after.used.shape[1])
+    return set(before.row[((after.free + again)[:, before.node] < before.use).any(axis=0)].tolist())
 
 
 def _charge(states: States, plan: Plan) -> Plan:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from allocator.epoch.problem import EpochProblem, holdings
+from allocator.epoch.problem import EpochProblem, holdings, lack_room
 from allocator.epoch.solution import EpochSolution
 from allocator.topology.layout import CPUS, GPUS, MEMORY, BoolArray, IntArray
 
@@ -116,10 +116,15 @@ def misplaced(problem: EpochProblem, solution: EpochSolution) -> list[int]:
     room = _room_beside(problem, solution, ~problem.victims.charged, ~problem.shapes.charged)
     moved = {int(problem.offers.victim[j]): j for j in solution.starts}
     limited = {r for row in problem.limits for r in row.victims.tolist()} - moved.keys()
+    short = lack_room(problem.victims, room)
     found = []
     for r in stopped:
-        here = room[:, problem.victims.nodes[r]] + (_restart_on(problem, solution, moved[r], r) if r in moved else 0)
-        if np.all(here >= problem.victims.need[r]) and not (r in limited and _needed_under_limit(problem, solution, r)):
+        if r in moved:
+            here = room[:, problem.victims.nodes[r]] + _restart_on(problem, solution, moved[r], r)
+            fits = bool(np.all(here >= problem.victims.need[r]))
+        else:
+            fits = not short[r]
+        if fits and not (r in limited and _needed_under_limit(problem, solution, r)):
             found.append(r)
     return found
 

@@ -113,6 +113,13 @@ def holdings(victims: Victims) -> Holdings:
     )
 
 
+def lack_room(victims: Victims, room: IntArray) -> BoolArray:
+    """Whether each victim lacks room on some of its nodes, given what each node has, shape (3, num_nodes)."""
+    short, held = np.zeros(len(victims.work), dtype=np.bool_), holdings(victims)
+    short[held.victim[(room[:, held.node] < held.need).any(axis=0)]] = True
+    return short
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Promotions:
     """Uncharged runs that could be funded alone: whoever keeps one promotes it, unless this decision leaves too little.

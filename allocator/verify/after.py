@@ -125,7 +125,7 @@ def build_after(
     num_works, num_nodes = len(ent.snapshot.workloads), len(ent.layout.names)
     stopped, promoted, started = (_mask(rows, num_works) for rows in (stops, promotions, starts))
     kept = ent.works.running & ~stopped
-    runs, shapes, before = _placements_before(ent), ent.columns.shape, _entries_before(ent)
+    runs, shapes, before = placements_before(ent), ent.columns.shape, _entries_before(ent)
     new = _entries({row: start.placement for row, start in starts.items()}, shapes)
     charged = (kept & ent.works.charged) | promoted
     express = kept & ent.columns.express
@@ -182,7 +182,8 @@ def placement_arrays(shape: IntArray, placement: Mapping[int, int]) -> tuple[Int
 
 
 @once
-def _placements_before(ent: Entitlement) -> dict[int, dict[int, int]]:
+def placements_before(ent: Entitlement) -> dict[int, dict[int, int]]:
+    """Node index -> tasks of all runs of the snapshot, by row."""
     before = _entries_before(ent)
     found: dict[int, dict[int, int]] = {}
     for row, node, tasks in zip(before.row.tolist(), before.node.tolist(), before.tasks.tolist(), strict=True):

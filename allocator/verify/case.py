@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,7 +12,7 @@ from allocator.domain import Decision, Workload
 from allocator.entitlement.costs import Score
 from allocator.entitlement.model import Entitlement
 from allocator.topology import BoolArray, IntArray
-from allocator.verify.after import AfterState, Placed, build_after, placement_arrays
+from allocator.verify.after import AfterState, Placed, build_after, placement_arrays, placements_before
 from allocator.verify.room import Room
 from allocator.verify.rows import Rows, read_rows
 from allocator.verify.score import score_of
@@ -65,25 +65,28 @@ class Case:
         """The name of a node."""
         return self.ent.layout.names[node]
 
-    def run_on(self, row: int) -> tuple[IntArray, IntArray]:
-        """Nodes of the run that the snapshot shows, and what it uses on them, shape (3, number of those nodes)."""
-        run = self.work(row).run
-        index = self.ent.layout.index
-        placement = {} if run is None else {index[name]: tasks for name, tasks in run.placement.items()}
-        return placement_arrays(self.after.shapes[:, row], placement)
+    def nodes_of(self, row: int) -> Set[int]:
+        """The nodes of the run that the snapshot shows."""
+        return placements_before(self.ent).get(row, {}).keys()
 
-    def returns(self, row: int, used: IntArray) -> bool:
-        """Whether a stopped run would fit where it was beside what is used, shape (3, num_nodes), its own restart put aside."""
-        nodes, use = self.run_on(row)
-        beside = used[:, nodes] + use
-        for node, own in zip(*self._restart_on(row), strict=True):
-            beside[:, nodes == node] -= own[:, None]
-        return bool((beside <= self.ent.layout.capacity[:, nodes]).all())
+    def returning(self, used: IntArray) -> BoolArray:
+        """Whether each run of the snapshot would fit where it was beside what is used, its own restart put aside, shape
+        (num_workloads,). `used` has shape (3, num_nodes)."""
+        before = self.after.before
+        beside = used[:, before.node] + before.use - self._restarts
+        fits = np.ones(len(self.after.kept), dtype=np.bool_)
+        fits[before.row[(beside > self.ent.layout.capacity[:, before.node]).any(axis=0)]] = False
+        return fits
 
-    def _restart_on(self, row: int) -> tuple[list[int], IntArray]:
-        """Nodes on which a workload runs after the decision, and what it uses on each, shape (number of those nodes, 3)."""
-        nodes, use = placement_arrays(self.after.shapes[:, row], self.after.placement.get(row, {}))
-        return nodes.tolist(), use.T
+    @cached_property
+    def _restarts(self) -> IntArray:
+        """What the restarts of runs use of the places that they leave, shape (3, number of entries before)."""
+        before, again = self.after.before, np.zeros_like(self.after.before.use)
+        for entry in np.flatnonzero(self.after.started[before.row]).tolist():
+            row, node = int(before.row[entry]), int(before.node[entry])
+            placement = {node: self.after.placement[row].get(node, 0)}
+            again[:, entry] = placement_arrays(self.after.shapes[:, row], placement)[1][:, 0]
+        return again
 
     def held_by(self, rows: BoolArray) -> IntArray:
         """GPUs over all pools of the given work, by vertex, shape (num_vertices,)."""

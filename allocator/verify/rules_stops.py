@@ -57,9 +57,9 @@ def licence(case: Case) -> Iterator[Violation]:
     rows = np.flatnonzero(_charged_stops(case) & ~case.after.started).tolist()
     if not rows:
         return
-    beside = case.after.used_kept + case.after.used_express
+    returning = case.returning(case.after.used_kept + case.after.used_express)
     for row in rows:
-        if not _has_licence(case, row) and case.returns(row, beside):
+        if returning[row] and not _has_licence(case, row):
             market, place = case.ent.market, (case.ent.works.leaf[row], case.ent.works.run_pool[row])
             detail = (
                 f"is stopped, but {case.work(row).allocation} holds {market.held[place]} GPUs "
@@ -91,7 +91,7 @@ def beneficiary(case: Case) -> Iterator[Violation]:
             continue
         if not stop.beneficiaries:
             yield Violation("beneficiary", case.id(row), "is stopped for nobody")
-        nodes = set(case.run_on(row)[0].tolist())
+        nodes = case.nodes_of(row)
         shared = case.limited(row, held)
         for name in stop.beneficiaries:
             if name == case.id(row):
@@ -135,15 +135,16 @@ def charged_first(case: Case) -> Iterator[Violation]:
     if not stops:
         return
     firm = case.after.kept & ~case.after.charged & ~case.ent.works.stoppable
-    used, held = _beside_charged(case, firm), case.after.held_charged.sum(axis=1) + case.held_by(firm)
+    held = case.after.held_charged.sum(axis=1) + case.held_by(firm)
+    returning = case.returning(_beside_charged(case, firm))
     for row in stops:
-        if case.returns(row, used) and not case.limited(row, held):
+        if returning[row] and not case.limited(row, held):
             yield Violation("charged_first", case.id(row), "is stopped, but would fit where it ran beside all charged work")
 
 
 def minimal(case: Case) -> Iterator[Violation]:
     """Ensures that no stop could be taken back with all the rest unchanged."""
     held = case.after.held.sum(axis=1)
-    for row in np.flatnonzero(case.after.voluntary).tolist():
-        if case.returns(row, case.after.used) and not case.limited(row, held):
+    for row in np.flatnonzero(case.after.voluntary & case.returning(case.after.used)).tolist():
+        if not case.limited(row, held):
             yield Violation("minimal", case.id(row), "is stopped, but would still fit where it ran")

@@ -36,7 +36,7 @@ class _Known:
 class Texts:
     """Members of a snapshot and their parts as JSON text, each written once as long as the next snapshot holds the same object.
 
-    Lists are written in one piece for the first snapshot, since most have no second; from the second one on their parts are known.
+    Lists of the first snapshot are written in one piece, since most have no second; from that one on their parts are known.
     Parts are immutable. Those of the last snapshot are kept, so that an identity stands for one object, and no others.
     """
 

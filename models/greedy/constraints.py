@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from allocator.epoch.problem import lack_room
 from allocator.models.greedy.variables import State
 
 
@@ -67,4 +68,5 @@ def unlicensed(state: State) -> list[int]:
         if not tables.express[j]:
             for node, units in placement.items():
                 room[:, node] += units * state.problem.shapes.need[:, tables.shape[j]]
-    return [r for r in stopped if (room[:, victims.nodes[r]] >= victims.need[r]).all()]
+    short = lack_room(victims, room)
+    return [r for r in stopped if not short[r]]

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from allocator.epoch.afterthoughts import misplaced
+from allocator.epoch.problem import lack_room
 from allocator.models.greedy.constraints import funding, gpu_limit, may_promote, unlicensed
 from allocator.models.greedy.objective import Curves, gain_of_keep, loss_of_return
 from allocator.models.greedy.variables import State
+from allocator.topology.layout import IntArray
 
 
 def repair(state: State, curves: Curves) -> bool:
@@ -31,10 +33,21 @@ def repair(state: State, curves: Curves) -> bool:
 
 def keep_back(state: State, curves: Curves) -> None:
     """Ensures minimal: whoever is not in the way stays, the dearest first."""
-    rate = {r: gain_of_keep(state, curves, r) / state.tables.victim_gpus[r] for r in state.stopped}
+    short = lack_room(state.problem.victims, _without_restarts(state))
+    back = [r for r in state.stopped if not short[r]]
+    rate = {r: gain_of_keep(state, curves, r) / state.tables.victim_gpus[r] for r in back}
     for r in sorted(rate, key=lambda r: (-rate[r], r)):
         if state.fits(r):
             state.keep(r)
+
+
+def _without_restarts(state: State) -> IntArray:
+    """What nodes would have left if no stopped victim started elsewhere, shape (3, num_nodes): nobody can have more room."""
+    room = state.free.copy()
+    for j in (j for r in state.tables.restarts if (j := state.restart(r)) is not None):
+        for node, units in state.starts[j].items():
+            room[:, node] += units * state.problem.shapes.need[:, state.tables.shape[j]]
+    return room
 
 
 def promote(state: State, rows: Iterable[int] | None = None) -> None:
