@@ -178,8 +178,8 @@ class _Call:
             return verify(self._ent.snapshot, decision, self._ent)
 
     def _explain(self, plan: Plan, decision: Decision) -> Decision:
-        """The decision with its reasons. They depend on what is done and on how the search ended, so that those of the answer that
-        was got ready hold for the last one too if it is the same."""
+        """The decision with its reasons. They depend on what is done and on how the search ended: those of the answer that was
+        got ready hold for the last one too, if it is the same."""
         asked = plan, decision.solver.status
         if self._explained is None or self._explained[0] != asked:
             with self._clock.step("explain"):

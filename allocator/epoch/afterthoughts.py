@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from allocator.epoch.problem import EpochProblem, holdings, lack_room
-from allocator.epoch.solution import EpochSolution
+from allocator.epoch.solution import EpochSolution, use_of_starts
 from allocator.topology.layout import CPUS, GPUS, MEMORY, BoolArray, IntArray
 
 
@@ -92,11 +92,8 @@ def _room_beside(problem: EpochProblem, solution: EpochSolution, yields: BoolArr
     gone[list(solution.stops)] = True
     held = holdings(problem.victims)
     held.add_to(free, gone[held.victim])
-    for j, placement in solution.starts.items():
-        if not shapes[problem.offers.shape[j]]:
-            for node, units in placement.items():
-                free[:, node] -= units * problem.shapes.need[:, problem.offers.shape[j]]
-    return free
+    firm = {j: placement for j, placement in solution.starts.items() if not shapes[problem.offers.shape[j]]}
+    return free - use_of_starts(problem, firm)
 
 
 def _fits(problem: EpochProblem, rooms: Mapping[int, IntArray], j: int) -> bool:

@@ -74,6 +74,16 @@ def placed_gpus(problem: EpochProblem, solution: EpochSolution) -> IntArray:
     return placed
 
 
+def use_of_starts(problem: EpochProblem, starts: Mapping[int, Placement]) -> IntArray:
+    """GPUs, CPUs and GiB that the units of some starts take of each node, shape (3, num_nodes)."""
+    used = np.zeros_like(problem.free)
+    cells = [(offer, node, units) for offer, placement in starts.items() for node, units in placement.items()]
+    offer, node, units = np.array(cells, dtype=np.int64).reshape(-1, 3).T
+    for total, need in zip(used, problem.shapes.need[:, problem.offers.shape[offer]], strict=True):
+        np.add.at(total, node, need * units)
+    return used
+
+
 def fragmentation_value(problem: EpochProblem, placed: IntArray) -> int:
     """Cost of the nodes and domains that were wholly free and are broken up."""
     capacity = problem.capacity[GPUS]

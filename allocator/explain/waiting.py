@@ -74,7 +74,7 @@ def _answers(ent: Entitlement, waiting: IntArray, reasons: Reasons) -> tuple[lis
 
 
 def _facts(ent: Entitlement) -> list[IntArray | BoolArray]:
-    """Request, leaf, home, promise, express, funded, counted, entitled, cooling, patient, reservation and strict of all rows."""
+    """All that a `Case` holds, of all rows, in its order."""
     works, now = ent.works, ent.snapshot.now
     reservation = np.full(len(works.leaf), -1, dtype=np.int64)
     for index, one in enumerate(ent.reserved):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from allocator.epoch.problem import lack_room
+from allocator.epoch.solution import use_of_starts
 from allocator.models.greedy.variables import State
 
 
@@ -63,10 +64,6 @@ def unlicensed(state: State) -> list[int]:
     stopped = [r for r in sorted(state.stopped) if not victims.licensed[r] and state.restart(r) is None]
     if not stopped:
         return []
-    room = state.free + state.problem.late
-    for j, placement in state.starts.items():
-        if not tables.express[j]:
-            for node, units in placement.items():
-                room[:, node] += units * state.problem.shapes.need[:, tables.shape[j]]
-    short = lack_room(victims, room)
+    ordinary = {j: placement for j, placement in state.starts.items() if not tables.express[j]}
+    short = lack_room(victims, state.free + state.problem.late + use_of_starts(state.problem, ordinary))
     return [r for r in stopped if not short[r]]

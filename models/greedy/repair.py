@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from allocator.epoch.afterthoughts import misplaced
 from allocator.epoch.problem import lack_room
+from allocator.epoch.solution import use_of_starts
 from allocator.models.greedy.constraints import funding, gpu_limit, may_promote, unlicensed
 from allocator.models.greedy.objective import Curves, gain_of_keep, loss_of_return
 from allocator.models.greedy.variables import State
@@ -43,11 +44,8 @@ def keep_back(state: State, curves: Curves) -> None:
 
 def _without_restarts(state: State) -> IntArray:
     """What nodes would have left if no stopped victim started elsewhere, shape (3, num_nodes): nobody can have more room."""
-    room = state.free.copy()
-    for j in (j for r in state.tables.restarts if (j := state.restart(r)) is not None):
-        for node, units in state.starts[j].items():
-            room[:, node] += units * state.problem.shapes.need[:, state.tables.shape[j]]
-    return room
+    restarts = (state.restart(r) for r in state.tables.restarts)
+    return state.free + use_of_starts(state.problem, {j: state.starts[j] for j in restarts if j is not None})
 
 
 def promote(state: State, rows: Iterable[int] | None = None) -> None:
