@@ -149,6 +149,7 @@ class _Call:
         self._states = States(ent)
         self._keep_score = self._score(plan_of(problem, KEEP)).total
         self._mended: list[tuple[Plan, tuple[Plan, Score]]] = []
+        self._judged: tuple[Decision, Verdict] | None = None
         self._explained: tuple[tuple[Plan, str], Decision] | None = None
 
     def prepare(self, answers: Answers) -> float:
@@ -174,8 +175,12 @@ class _Call:
         raise InfeasibleError("no rung passes the verifier: " + " | ".join(notes))
 
     def _verify(self, decision: Decision) -> Verdict:
-        with self._clock.step("verify"):
-            return verify(self._ent.snapshot, decision, self._ent)
+        """What the verifier says of a decision; asked once if nothing but the notes on the search has changed."""
+        judged = replace(decision, solver=replace(decision.solver, notes=()))
+        if self._judged is None or self._judged[0] != judged:
+            with self._clock.step("verify"):
+                self._judged = judged, verify(self._ent.snapshot, decision, self._ent)
+        return self._judged[1]
 
     def _explain(self, plan: Plan, decision: Decision) -> Decision:
         """The decision with its reasons. They depend on what is done and on how the search ended: those of the answer that was

@@ -23,9 +23,6 @@ ENGINES = ("portfolio", "greedy", *EXACT_ENGINES)
 LEAST_SECONDS = 0.02
 """An exact engine is not even asked with less time than this."""
 
-READY_SHARE = 0.5
-"""What getting an answer ready will take at most, as a part of all that came before; nothing is known of it at first."""
-
 CHILD_SHARE = 0.95
 """The child is told to end after this part of its time; the rest is for the way back, and then it is killed."""
 
@@ -96,12 +93,12 @@ def improve(answers: Answers, engine: str, clock: Clock, gap: int, seed: int, pr
     for name in _exact(engine, answers.problem):
         if answers.closed(gap):
             break
-        if reserve is None and clock.left < clock.elapsed and not _is_late(clock):
-            reserve = prepare()  # too little is left to find out meanwhile whether any of it is
+        if reserve is None and clock.left < clock.elapsed:
+            reserve = prepare()  # it may take all that is left, so that nobody is asked meanwhile
         seconds = clock.left - (reserve or 0.0)
         if name == BOUND and (1 - BOUND_SHARE) * seconds >= EXACT_SECONDS * _num_choices(answers.problem):
             seconds *= BOUND_SHARE
-        if seconds < LEAST_SECONDS or (reserve is None and _is_late(clock)):
+        if seconds < LEAST_SECONDS:
             answers.notes.append(f"{name}: no time left")
             continue
         limits, others = Limits(seconds * CHILD_SHARE, gap, seed), clock.left - seconds
@@ -109,11 +106,6 @@ def improve(answers: Answers, engine: str, clock: Clock, gap: int, seed: int, pr
             if reserve is None:
                 reserve = prepare()
             answers.add(answer(clock.deadline - max(reserve, others)))
-
-
-def _is_late(clock: Clock) -> bool:
-    """Whether getting the first answer ready may well take all that is left."""
-    return clock.left < LEAST_SECONDS + READY_SHARE * clock.elapsed
 
 
 def _checked(problem: EpochProblem, result: EngineResult) -> EngineResult:

@@ -13,7 +13,9 @@ import pytest
 
 from allocator.domain import Decision, InfeasibleError, Snapshot
 from allocator.engine import allocate, portfolio
-from allocator.epoch import EpochProblem, EpochSolution
+from allocator.engine.clock import Clock
+from allocator.entitlement import entitle
+from allocator.epoch import EpochProblem, EpochSolution, compile_epoch
 from allocator.models import process
 from allocator.models.greedy import solver as greedy
 from allocator.models.process import shared_process
@@ -363,3 +365,64 @@ def test_if_even_keep_is_refused_it_is_raised_as_a_bug(monkeypatch: pytest.Monke
 def test_limits_out_of_range_are_refused(wrong: dict[str, float], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         allocate(contest(), **wrong)  # type: ignore[arg-type]
+
+
+class Counted:
+    """A function that counts how often it is called."""
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        self.function, self.calls = function, 0
+
+    def __call__(self, *given: object) -> object:
+        self.calls += 1
+        return self.function(*given)
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> tuple[Counted, Counted]:
+    """What the engine asks of the verifier and of the explanations."""
+    asked = Counted(engine_module.verify), Counted(engine_module.annotate)
+    for name, function in zip(("verify", "annotate"), asked, strict=True):
+        monkeypatch.setattr(engine_module, name, function)
+    return asked
+
+
+def test_an_answer_that_stays_is_verified_and_explained_once(broken: Break, counted: tuple[Counted, Counted]) -> None:
+    expected = allocate(contest(), engine="greedy")
+    assert [function.calls for function in counted] == [1, 1]
+    broken("exits")
+    decision = allocate(contest(), time_limit=LIMIT)
+    assert decision.solver.notes
+    assert replace(timeless(decision), solver=expected.solver) == timeless(expected)
+    assert [function.calls for function in counted] == [2, 2]
+
+
+def test_another_answer_is_verified_and_explained_anew(counted: tuple[Counted, Counted]) -> None:
+    expected = healthy()
+    counted[0].calls = counted[1].calls = 0
+    assert timeless(allocate(contest(), time_limit=LIMIT)) == expected
+    assert [function.calls for function in counted] == [2, 2]
+
+
+class Late(Clock):
+    """A clock of a call that has used most of its time."""
+
+    def __init__(self, spent: float, left: float) -> None:
+        super().__init__(left)
+        self._begun -= spent
+
+
+@pytest.mark.parametrize("reserve", [0.0, FOREVER])
+def test_where_little_is_left_nobody_is_asked_before_the_answer_is_ready(reserve: float) -> None:
+    answers, clock = portfolio.Answers(compile_epoch(entitle(contest()))), Late(2 * FOREVER, 0.5 * FOREVER)
+    ready: list[bool] = []
+
+    def prepare() -> float:
+        ready.append(not answers.results and not answers.notes)
+        assert not shared_process()._lock.locked(), "nobody solves meanwhile"
+        return reserve
+
+    portfolio.improve(answers, EXACT_ENGINES[0], clock, 0, 0, prepare)
+    assert ready == [True]
+    assert [result.status for result in answers.results] == ([] if reserve else [Status.OPTIMAL])
+    assert answers.notes == ([f"{EXACT_ENGINES[0]}: no time left"] if reserve else [])

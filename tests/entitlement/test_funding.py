@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from allocator.domain import UsageRecord
 from allocator.entitlement import NO_BUDGET, Entitlement, entitle
+from allocator.entitlement.funding import fund_in_order
+from allocator.entitlement.places import Places
+from allocator.entitlement.tree import build_tree
 from tests.entitlement.builders import HOUR, NOW, allocation, node, running, snapshot, work
 
 SPAN = 604_800 + 28_800
@@ -111,3 +117,24 @@ def test_the_last_try_falls_back_where_it_cannot_be_funded() -> None:
     assert ent.works.promise.tolist() == [HOUR]
     shorter = snapshot([node("n")], [allocation("A")], [replace(one, max_runtime=8 * HOUR)], [record])
     assert entitle(shorter).works.promise.tolist() == [8 * HOUR]
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1), st.integers(0, 12)), max_size=40),
+    st.lists(st.integers(-3, 40), min_size=8, max_size=8),
+)
+def test_work_is_funded_one_after_the_other(queue: list[tuple[int, int, int]], left: list[int]) -> None:
+    tree = build_tree([allocation("A"), allocation("A1", 1, "A"), allocation("A2", 1, "A", funds=False)], ("p", "q"), [])
+    vertices, pools, prices = (np.array([one[i] for one in queue], dtype=np.int64) for i in range(3))
+    leaf = vertices + 1
+    places = Places(leaf, np.zeros(len(queue), dtype=bool), pools)
+    available = np.array(left).reshape(4, 2)
+    found = fund_in_order(tree, available, np.arange(len(queue)), places, prices).tolist()
+    expected = []
+    for row, (vertex, pool, price) in enumerate(zip(leaf.tolist(), pools.tolist(), prices.tolist(), strict=True)):
+        path = list(tree.funding_path(vertex))
+        if all(available[above, pool] >= price for above in path):
+            available[path, pool] -= price
+            expected.append(row)
+    assert found == expected

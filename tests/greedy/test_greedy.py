@@ -13,15 +13,18 @@ from hypothesis import strategies as st
 from allocator.entitlement import entitle
 from allocator.epoch import EpochProblem, EpochSolution, compile_epoch, value_of
 from allocator.epoch.afterthoughts import misplaced
+from allocator.epoch.problem import lack_room
+from allocator.epoch.solution import use_of_starts
 from allocator.generate import generate_snapshot
 from allocator.models.cpsat import solver as reference
-from allocator.models.greedy import solver
+from allocator.models.greedy import search, solver
 from allocator.models.greedy.groups import pairs_of_equals
 from allocator.models.greedy.objective import gain_of_keep, gain_of_start, loss_of_return, value_of_state
 from allocator.models.greedy.placement import place
 from allocator.models.greedy.relaxation import Relaxation
 from allocator.models.greedy.rounding import Rounding
 from allocator.models.greedy.search import Search
+from allocator.models.greedy.variables import _invert
 from allocator.models.protocol import Limits, Status
 from tests.engines.tiny_contract import tiny_contract
 
@@ -195,3 +198,46 @@ def test_a_state_knows_what_it_costs_after_every_step(seed: int) -> None:
         elif state.tables.work[j] not in state.started_work and (found := place(state, j)) is not None:
             state.start(j, found)
         assert value_of_state(state, rounding.curves) == value_of(problem, state.solution())
+
+
+@pytest.mark.parametrize(("seed", "pools"), CASES)
+def test_columns_are_counted_before_the_model_is_built(seed: int, pools: int) -> None:
+    for merged in (True, False):
+        relaxation = Relaxation(problem_of(seed, pools), merged=merged)
+        assert relaxation._rows.num_columns == 0
+        relaxation.build()
+        built = relaxation._rows
+        assert built.num_columns == relaxation.num_columns
+        relaxation.build()
+        assert relaxation._rows is built
+        assert built.num_columns == relaxation.num_columns
+
+
+def test_a_relaxation_with_too_many_columns_is_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "MOST_COLUMNS", Relaxation(problem_of(1, 1)).num_columns - 1)
+    monkeypatch.setattr(Relaxation, "build", lambda self: pytest.fail("is built"))
+    found = Search(problem_of(1, 1))
+    found.run()
+    assert found.bound is None
+    assert found.value < 0
+
+
+@pytest.mark.parametrize(("seed", "pools"), CASES)
+def test_who_lacks_room_and_what_starts_use_are_the_same_for_all_at_once_and_one_by_one(seed: int, pools: int) -> None:
+    problem, starts = problem_of(seed, pools), answer_of(seed, pools).starts
+    used = np.zeros_like(problem.free)
+    for j, placement in starts.items():
+        for node, units in placement.items():
+            used[:, node] += units * problem.shapes.need[:, problem.offers.shape[j]]
+    assert np.array_equal(use_of_starts(problem, starts), used)
+    for room in (problem.free, problem.capacity - 4, problem.capacity - used):
+        one_by_one = [
+            bool((room[:, nodes] < need).any()) for nodes, need in zip(problem.victims.nodes, problem.victims.need, strict=True)
+        ]
+        assert lack_room(problem.victims, room).tolist() == one_by_one
+
+
+@given(st.lists(st.sets(st.integers(0, 9)), max_size=6))
+def test_groups_by_member(groups: list[set[int]]) -> None:
+    found = _invert([np.array(sorted(own), dtype=np.int64) for own in groups], 10)
+    assert found == [tuple(index for index, own in enumerate(groups) if member in own) for member in range(10)]

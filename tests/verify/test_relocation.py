@@ -6,6 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 
 from allocator.domain import Decision, Snapshot, StopReason
@@ -14,7 +15,9 @@ from allocator.entitlement import entitle
 from allocator.explain import workload_view
 from allocator.transition import apply
 from allocator.verify import verify
+from allocator.verify.case import Case
 from tests.builders import HOUR, NOW, budget, decision, job, node, running, snapshot, start, stop, used
+from tests.engines.tiny_moves import tiny_moves
 from tests.verify.judge import broken, details
 
 ABC = [budget("a"), budget("b"), budget("c")]
@@ -232,3 +235,21 @@ def test_explain_says_that_it_moves() -> None:
     assert found["state"] == "moves"
     assert (found["stopped"]["reason"], found["stopped"]["beneficiaries"]) == ("relocate", ["gang"])
     assert found["run"]["placement"] == {"b2": 1}
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_who_fits_where_it_ran_is_the_same_for_all_at_once_and_one_by_one(seed: int) -> None:
+    ent = entitle(tiny_moves(seed))
+    case = Case.of(ent, allocate(ent.snapshot, engine="greedy"))
+    index, after = ent.layout.index, case.after
+    for beside in (after.used, after.used_kept + after.used_express):
+        returning = case.returning(beside)
+        for row in np.flatnonzero(after.stopped).tolist():
+            work, again = case.work(row), after.placement.get(row, {})
+            assert work.run is not None
+            fits = True
+            for name, tasks in work.run.placement.items():
+                here = beside[:, index[name]] + (tasks - again.get(index[name], 0)) * after.shapes[:, row]
+                fits &= bool((here <= ent.layout.capacity[:, index[name]]).all())
+            assert returning[row] == fits
+            assert case.nodes_of(row) == {index[name] for name in work.run.placement}
