@@ -10,9 +10,9 @@ from allocator.domain import Workload
 def request_of(work: Workload) -> Hashable:
     """Equal where the same is asked: tasks and their shape, pools, topology, labels and exclusions."""
     wish = work.topology
-    wishes = not (wish.required is wish.preferred is wish.segment is None)
+    plain = wish.required is None and wish.preferred is None and wish.segment is None
     return (
         work.tasks, work.gpus_per_task, work.cpus_per_task, work.memory_gib_per_task, work.pools,
-        wish if wishes else None, tuple(sorted(work.node_labels.items())) if work.node_labels else (),
+        None if plain else wish, tuple(sorted(work.node_labels.items())) if work.node_labels else (),
         work.exclude_nodes,
     )  # fmt: skip
