@@ -114,10 +114,10 @@ def _start_what_fits(states: States, plan: Plan) -> Plan:
     if not np.any(ent.works.candidate & ~after.running):
         return Plan(dict(sorted(starts.items())), plan.stops, plan.promotions)
     room = Room(after)
-    for found in _one_after_another(room, that_fit(room, _by_claim(ent, room)), could_start):
+    for found in _one_after_another(room, _by_claim(ent, that_fit(room, _waiting(ent, room))), could_start):
         _enter(room, starts, found)
-    rows = _by_claim(ent, room)
-    for found in _one_after_another(room, rows[ent.works.entitled[rows]], could_start_over_unallocated):
+    rows = _waiting(ent, room)
+    for found in _one_after_another(room, _by_claim(ent, rows[ent.works.entitled[rows]]), could_start_over_unallocated):
         _clear(room, starts, stops, found.stops)
         _enter(room, starts, found)
     return Plan(dict(sorted(starts.items())), frozenset(stops), plan.promotions)
@@ -140,12 +140,16 @@ def _first_opening(room: Room, rows: IntArray, could: Could) -> tuple[int, Openi
     return None
 
 
-def _by_claim(ent: Entitlement, room: Room) -> IntArray:
-    """Waiting candidates: express, then entitled, then by what waiting costs per GPU, then in order."""
-    works = ent.works
-    waits = works.candidate.copy()
+def _waiting(ent: Entitlement, room: Room) -> IntArray:
+    """Candidates that wait, ascending."""
+    waits = ent.works.candidate.copy()
     waits[list(room.placement)] = False
-    rows = np.flatnonzero(waits)
+    return np.flatnonzero(waits)
+
+
+def _by_claim(ent: Entitlement, rows: IntArray) -> IntArray:
+    """The rows in the order of their claims: express, then entitled, then by what waiting costs per GPU, then as they are."""
+    works = ent.works
     rate = works.order_cost[rows] / np.maximum(works.gpus[rows], 1)
     order = np.lexsort((rows, -rate, ~works.entitled[rows], ~works.express[rows]))
     return np.asarray(rows[order])
