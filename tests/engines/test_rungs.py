@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
@@ -20,7 +21,7 @@ from allocator.models import process
 from allocator.models.greedy import solver as greedy
 from allocator.models.process import shared_process
 from allocator.models.protocol import EngineResult, Limits, Status
-from allocator.models.registry import EXACT_ENGINES
+from allocator.models.registry import BOUND, EXACT_ENGINES
 from allocator.verify import verify
 from allocator.verify.verdict import Verdict, Violation
 from tests.builders import HOUR, NOW, budget, job, nodes, running, snapshot, weights
@@ -34,7 +35,7 @@ SHORT = 1.0
 """Seconds for a call in which an engine hangs."""
 
 TALKING = 5.0
-"""Seconds for a call in which an engine hangs once it has told something: a cold child has to start and solve within them."""
+"""Seconds for a call in which an engine hangs once it has told something: a child that is there has to solve within them."""
 
 Break = Callable[..., None]
 
@@ -79,6 +80,15 @@ def healthy() -> Decision:
     decision = allocate(contest(), time_limit=LIMIT)
     assert (decision.solver.rung, decision.solver.status, decision.solver.notes) == ("exact", "optimal", ())
     return timeless(decision)
+
+
+def limit_of(fault: str) -> float:
+    """Seconds for a call in which an engine may hang once it has told something. The child is there before they begin."""
+    if "hangs" not in fault:
+        return LIMIT
+    with shared_process().solving(BOUND, compile_epoch(entitle(contest())), Limits(LIMIT), None) as answer:
+        assert answer(time.monotonic() + LIMIT).bound is not None
+    return TALKING
 
 
 def timeless(decision: Decision) -> Decision:
@@ -138,7 +148,7 @@ LAST_WORDS = {
 def test_what_an_engine_has_told_outlives_it(engine: str, fault: str, broken: Break) -> None:
     expected = healthy()
     broken(fault)
-    decision = allocate(contest(), engine=engine, time_limit=TALKING if fault.startswith("hangs") else LIMIT)
+    decision = allocate(contest(), engine=engine, time_limit=limit_of(fault))
     assert rows(decision) == rows(expected)
     assert (decision.solver.rung, decision.solver.status) == ("exact", "optimal")
     assert (decision.solver.objective, decision.solver.bound) == (expected.solver.objective, expected.solver.bound)
@@ -150,8 +160,8 @@ def test_what_an_engine_has_told_outlives_it(engine: str, fault: str, broken: Br
 def test_a_bound_outlives_its_engine(engine: str, broken: Break) -> None:
     best = healthy().solver
     assert best.bound is not None
-    broken("hangs_after_a_bound")
-    decision = allocate(contest(), engine=engine, time_limit=TALKING)
+    broken(fault := "hangs_after_a_bound")
+    decision = allocate(contest(), engine=engine, time_limit=limit_of(fault))
     assert decision.solver.bound == best.bound - 1
     assert rows(decision) == rows(allocate(contest(), engine="greedy"))
     assert (decision.solver.rung, decision.solver.status) == ("greedy", "feasible")
@@ -167,7 +177,7 @@ def test_a_bound_outlives_its_engine(engine: str, broken: Break) -> None:
 def test_what_is_told_on_the_way_is_checked(fault: str, said: str, broken: Break) -> None:
     expected = allocate(contest(), engine="greedy")
     broken(fault)
-    decision = allocate(contest(), engine=EXACT_ENGINES[0], time_limit=TALKING if "hangs" in fault else LIMIT)
+    decision = allocate(contest(), engine=EXACT_ENGINES[0], time_limit=limit_of(fault))
     assert rows(decision) == rows(expected)
     assert (decision.solver.bound, decision.solver.status) == (expected.solver.bound, "feasible")
     assert said in decision.solver.notes[0]
