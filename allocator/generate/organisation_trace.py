@@ -6,6 +6,7 @@ fail. Where users keep sessions open, `Job.idle` says how long they would, and t
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -127,16 +128,15 @@ def _generate(params: TraceParams) -> Trace:
     start, end = TRACE_START, TRACE_START + params.days * DAY
     leaves = {project.id: project.researchers[0] for project in organisation.projects}
     runs = list(draw_campaigns(_rng(campaigns), pools, leaves, start, end))
-    jobs = list(_Arrivals(_rng(arrivals), params, pools, build_crowd(organisation)).draw(start))
-    jobs = [job for job in jobs if job.workload.submit_time < end]
-    jobs = _park(_rng(idling), params.squatters, organisation, jobs)
+    drawn = [job for job in _Arrivals(_rng(arrivals), params, pools, build_crowd(organisation)).draw(start) if job.at < end]
+    _park(_rng(idling), params.squatters, organisation, drawn)
     trace = Trace(
         name=f"research organisation, {params.gpus} GPUs",
         start=start,
         end=end,
         cluster=cluster,
         budgets=organisation.budgets,
-        jobs=_numbered([*runs, *jobs]),
+        jobs=_numbered(runs, drawn),
         outages=draw_outages(cluster, start, end, _rng(failures), params.failures),
     )
     trace = scale_load(trace, params.load, params.seed)
@@ -159,6 +159,65 @@ def _researchers(gpus: int) -> int:
     return RESEARCHERS if gpus >= FEW_BELOW else FEW_RESEARCHERS
 
 
+@dataclass(slots=True, kw_only=True)
+class _Drawn:
+    """A job before it has its number. `dies`: seconds after which it fails; `idle`: how long its session is kept afterwards."""
+
+    job_class: JobClass
+    at: int
+    leaf: str
+    gpus: int
+    pools: tuple[str, ...]
+    work: int
+    limit: int
+    dies: int | None
+    resumable: bool
+    failing_resumes: int
+    idle: int = 0
+
+    def job(self, name: str) -> Job:
+        """It, under this name."""
+        job_class, resumable = self.job_class, self.resumable
+        tasks, gpus_per_task = split_tasks(self.gpus, 8)
+        return Job(
+            workload=Workload(
+                id=name,
+                allocation=self.leaf,
+                user=self.leaf.rsplit("/", 1)[-1],
+                job_class=job_class.name,
+                submit_time=self.at,
+                tasks=tasks,
+                gpus_per_task=gpus_per_task,
+                pools=self.pools,
+                topology=TopologyWish(preferred=job_class.preferred if tasks > 1 else None),
+                min_runtime=job_class.min_runtime,
+                resumable=resumable,
+                checkpoint_interval=job_class.checkpoint_interval if resumable else None,
+                checkpoint_on_notice=resumable,
+                restart_time=job_class.restart_time,
+                priority=job_class.priority,
+                max_runtime=self.limit if self.work < self.limit else None,
+            ),
+            work=self.work,
+            checkpoint_cost=job_class.checkpoint_cost if resumable else 0,
+            fails_after=self.dies,
+            failing_resumes=self.failing_resumes,
+            idle=self.idle,
+        )
+
+
+class _Menu:
+    """What is drawn again and again with the same chances: what `Generator.choice` draws, and as it draws it."""
+
+    def __init__(self, chances: Sequence[float]) -> None:
+        cumulative = np.cumsum(chances)
+        self._cumulative: list[float] = (cumulative / cumulative[-1]).tolist()
+
+    def draw(self, rng: np.random.Generator) -> int:
+        """The place of one."""
+        return bisect_right(self._cumulative, rng.random())
+
+
 class _Arrivals:
     """Draws bursts of jobs, class by class and hour by hour. More than are needed: the load is met afterwards."""
 
@@ -167,12 +226,14 @@ class _Arrivals:
         self._days = params.days
         self._crowd = crowd
         self._pools = list(pools)
-        self._largest = max(pools.values())
         self._sizes_of = pools
+        sizes = {flow.job_class.name: sizes_in_pool(flow.job_class, max(pools.values()), 0.5) for flow in FLOWS}
+        self._sizes = {name: (found, _Menu(parts)) for name, (found, parts) in sizes.items()}
+        self._pool = _Menu(POOL_CHOICE)
         self._surge = surge_by_day(params.days, params.deadline)
         self._factor = 1.1 * max(1.0, params.load / REFERENCE_LOAD * 1.2 - 0.2) * params.gpus / REFERENCE_GPUS
 
-    def draw(self, start: int) -> Iterator[Job]:
+    def draw(self, start: int) -> Iterator[_Drawn]:
         """Every burst of every class."""
         for flow in FLOWS:
             per_day = flow.per_day * self._factor / _mean_burst(flow.job_class)
@@ -181,7 +242,7 @@ class _Arrivals:
                 for offset in self._rng.uniform(0, HOUR, counts[hour]).tolist():
                     yield from self._draw_burst(flow, start + hour * HOUR + offset)
 
-    def _draw_burst(self, flow: Flow, begins: float) -> Iterator[Job]:
+    def _draw_burst(self, flow: Flow, begins: float) -> Iterator[_Drawn]:
         """Jobs that one researcher submits together. Those of a sweep have one size and one pool."""
         leaf = self._crowd.pick(self._rng, flow.job_class)
         shared = self._draw_size(flow.job_class)
@@ -192,14 +253,14 @@ class _Arrivals:
 
     def _draw_size(self, job_class: JobClass) -> tuple[int, tuple[str, ...]]:
         """GPUs, and the pool that is named: small work takes any."""
-        sizes, parts = sizes_in_pool(job_class, self._largest, 0.5)
-        gpus = int(self._rng.choice(sizes, p=parts))
+        sizes, menu = self._sizes[job_class.name]
+        gpus = sizes[menu.draw(self._rng)]
         if gpus <= ANY_POOL_UP_TO or len(self._pools) == 1:
             return gpus, ()
-        pool = self._pools[int(self._rng.choice(len(self._pools), p=POOL_CHOICE))]
+        pool = self._pools[self._pool.draw(self._rng)]
         return gpus, (pool if gpus <= self._sizes_of[pool] else self._pools[0],)
 
-    def _draw_job(self, flow: Flow, leaf: str, gpus: int, pools: tuple[str, ...], at: int) -> Job:
+    def _draw_job(self, flow: Flow, leaf: str, gpus: int, pools: tuple[str, ...], at: int) -> _Drawn:
         rng, job_class = self._rng, flow.job_class
         dies = draw_early(rng) if rng.random() < flow.early else None
         work = max(flow.draw_work(rng, gpus), dies or 0)
@@ -207,57 +268,35 @@ class _Arrivals:
         resumable = rng.random() < job_class.resumable
         if dies is None and rng.random() < CANCELLED:
             dies = work
-        tasks, gpus_per_task = split_tasks(gpus, 8)
-        return Job(
-            workload=Workload(
-                id="",
-                allocation=leaf,
-                user=leaf.rsplit("/", 1)[-1],
-                job_class=job_class.name,
-                submit_time=at,
-                tasks=tasks,
-                gpus_per_task=gpus_per_task,
-                pools=pools,
-                topology=TopologyWish(preferred=job_class.preferred if tasks > 1 else None),
-                min_runtime=job_class.min_runtime,
-                resumable=resumable,
-                checkpoint_interval=job_class.checkpoint_interval if resumable else None,
-                checkpoint_on_notice=resumable,
-                restart_time=job_class.restart_time,
-                priority=job_class.priority,
-                max_runtime=limit if work < limit else None,
-            ),
-            work=work,
-            checkpoint_cost=job_class.checkpoint_cost if resumable else 0,
-            fails_after=dies,
-            failing_resumes=int(resumable and rng.random() < FAILING_RESUME),
-        )
+        failing = int(resumable and rng.random() < FAILING_RESUME)
+        return _Drawn(
+            job_class=job_class, at=at, leaf=leaf, gpus=gpus, pools=pools,
+            work=work, limit=limit, dies=dies, resumable=resumable, failing_resumes=failing,
+        )  # fmt: skip
 
 
 def _mean_burst(job_class: JobClass) -> float:
     return 12.0 * float(np.exp(1.1**2 / 2)) if job_class is EVAL else job_class.burst
 
 
-def _numbered(jobs: Sequence[Job]) -> tuple[Job, ...]:
-    """Ids in the order of submission; campaigns have theirs."""
-    ordered = sorted(jobs, key=lambda job: job.workload.submit_time)
+def _numbered(runs: Sequence[Job], drawn: Sequence[_Drawn]) -> tuple[Job, ...]:
+    """Ids in the order of submission; the runs of campaigns have theirs."""
+    entries: list[Job | _Drawn] = [*runs, *drawn]
+    ordered = sorted(entries, key=_submitted)
     width = max(5, len(str(len(ordered))))
     return tuple(
-        job if job.workload.id else replace(job, workload=replace(job.workload, id=f"j{number:0{width}d}"))
-        for number, job in enumerate(ordered, start=1)
+        one.job(f"j{number:0{width}d}") if isinstance(one, _Drawn) else one for number, one in enumerate(ordered, start=1)
     )
 
 
-def _park(rng: np.random.Generator, part: float, organisation: Organisation, jobs: Sequence[Job]) -> list[Job]:
+def _submitted(one: Job | _Drawn) -> int:
+    return one.at if isinstance(one, _Drawn) else one.workload.submit_time
+
+
+def _park(rng: np.random.Generator, part: float, organisation: Organisation, drawn: Sequence[_Drawn]) -> None:
     """Let some researchers keep their sessions after the work."""
     leaves = [leaf for project in organisation.projects for leaf in project.researchers]
     squatters = {leaf for leaf, chance in zip(leaves, rng.random(len(leaves)), strict=True) if chance < part}
-    found = []
-    for job in jobs:
-        session = job.workload.job_class == DEBUG.name and job.work >= SESSION
-        if session and job.workload.allocation in squatters:
-            idle = int(min(IDLE_CAP, IDLE_MEDIAN * np.exp(rng.normal(0.0, IDLE_SIGMA))))
-            found.append(replace(job, idle=idle))
-        else:
-            found.append(job)
-    return found
+    for job in drawn:
+        if job.job_class is DEBUG and job.work >= SESSION and job.leaf in squatters:
+            job.idle = int(min(IDLE_CAP, IDLE_MEDIAN * np.exp(rng.normal(0.0, IDLE_SIGMA))))
