@@ -35,6 +35,8 @@ def trace(
     failures: Annotated[float | None, typer.Option(help="Node failures per GPU and day; absent: 5e-4, for logs 0.")] = None,
     squatters: Annotated[float | None, typer.Option(help="Part of the users who keep idle sessions; absent: 0.25.")] = None,
     deadline: Annotated[int | None, typer.Option(help="Day of a conference deadline: more work before, less after.")] = None,
+    tenants: Annotated[str | None, typer.Option(help="With --from: only these tenants, as x,y; absent: all.")] = None,
+    on_top: Annotated[Path | None, typer.Option(help="With --from: a second log, laid over it day by day.")] = None,
     out: OutFile = None,
 ) -> None:
     """Write one trace."""
@@ -60,6 +62,8 @@ def trace(
             failures=failures,
             squatters=squatters,
             deadline=deadline,
+            tenants=tenants,
+            on_top=on_top,
         )
     )
     for note in made.notes:

@@ -17,7 +17,7 @@ from allocator.record import is_record
 
 DEFAULT_JITTER = "10m"
 
-_OF_LOGS = ("format", "jitter", "budgets")
+_OF_LOGS = ("format", "jitter", "budgets", "tenants", "on_top")
 _OF_SEEDS = ("pools", "squatters", "deadline", "scenario")
 
 
@@ -28,12 +28,17 @@ class TraceRecipe:
     Attributes
     ----------
     log
-        A job log; with it `format`, `jitter` and `budgets` count, without it `scenario`, `pools`, `squatters` and `deadline`.
+        A job log; with it `format`, `jitter`, `budgets`, `tenants` and `on_top` count, without it `scenario`, `pools`,
+        `squatters` and `deadline`.
         Or recorded epochs, a folder or one of its files: nothing else counts then.
     days
         A number, or with a log the first day and the day after the last, as 7:14.
     jitter
         A span as 10m.
+    tenants
+        Of a log, with commas between them.
+    on_top
+        A second log, laid over the first.
     """
 
     log: Path | None = None
@@ -49,6 +54,8 @@ class TraceRecipe:
     failures: float | None = None
     squatters: float | None = None
     deadline: int | None = None
+    tenants: str | None = None
+    on_top: Path | None = None
 
 
 def make_trace(recipe: TraceRecipe) -> Trace:
@@ -84,6 +91,8 @@ def _log_options(recipe: TraceRecipe) -> LogOptions:
         jitter=parse_span(recipe.jitter or DEFAULT_JITTER) if recipe.seed is not None else 0,
         budgets=recipe.budgets,
         failures=recipe.failures or 0.0,
+        tenants=tuple(recipe.tenants.split(",")) if recipe.tenants is not None else (),
+        on_top=recipe.on_top,
     )
 
 

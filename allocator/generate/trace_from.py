@@ -15,7 +15,7 @@ from allocator.generate.job import budgets_of, job_of
 from allocator.generate.offered import jitter, offered_load, scale_load
 from allocator.generate.outages import draw_outages
 from allocator.generate.params import DAY
-from allocator.generate.sources import Source, SourceRow, read_source
+from allocator.generate.sources import Source, SourceRow, lay_over, only_tenants, read_source
 from allocator.generate.sources.synthetic import read_shares
 from allocator.wire.memory import collector_paused
 
@@ -42,6 +42,10 @@ class LogOptions:
         A tree of shares instead of what the form says.
     failures
         Node failures per GPU and day.
+    tenants
+        Only their jobs; empty: those of all.
+    on_top
+        A second log for the same cluster, laid over the first day by day.
     """
 
     form: str | None = None
@@ -52,6 +56,8 @@ class LogOptions:
     jitter: int = 0
     budgets: Path | None = None
     failures: float = 0.0
+    tenants: tuple[str, ...] = ()
+    on_top: Path | None = None
 
 
 def parse_days(text: str) -> tuple[int, int | None]:
@@ -79,6 +85,10 @@ def trace_from_log(path: Path, options: LogOptions) -> Trace:
 
 def _trace_from_log(path: Path, options: LogOptions) -> Trace:
     source = read_source(path, options.form, options.gpus)
+    only_tenants(source, options.tenants)
+    second = None if options.on_top is None else read_source(options.on_top, sizes=source.sizes)
+    if second is not None:
+        lay_over(source, second)
     if options.budgets is not None:
         source.shares = read_shares(options.budgets)
     start, end = _span(source, options.days)
@@ -87,19 +97,19 @@ def _trace_from_log(path: Path, options: LogOptions) -> Trace:
         first, last = ((row.submit - source.origin) // DAY for row in (source.rows[0], source.rows[-1]))
         raise refuse("days", "no job is submitted in those days", f"the log has days {first} to {last}")
     trace = Trace(
-        name=source.title,
+        name=" with ".join(one.title for one in (source, second) if one is not None),
         start=start,
         end=end,
         cluster=build_cluster(source.sizes),
         budgets=budgets_of(source, rows),
         jobs=tuple(job_of(source, row) for row in rows),
     )
-    return _finish(trace, source, options)
+    return _finish(trace, [*source.notes(), *(second.notes() if second is not None else ())], options)
 
 
-def _finish(trace: Trace, source: Source, options: LogOptions) -> Trace:
-    """Load, jitter and failures, and the notes."""
-    notes = source.notes()
+def _finish(trace: Trace, notes: list[str], options: LogOptions) -> Trace:
+    """Load, jitter and failures, and what there is to tell of them besides these notes."""
+    notes = list(notes)
     notes.append(f"{len(trace.jobs)} jobs in {(trace.end - trace.start) // DAY} days, offered load {offered_load(trace):.3f}")
     if options.load is not None:
         trace = scale_load(trace, options.load, options.seed)

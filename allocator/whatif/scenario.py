@@ -19,7 +19,7 @@ from allocator.whatif.scenario_doc import EditsDoc, GenerateDoc, ReplayDoc, RunD
 from allocator.whatif.spans import in_seconds, seconds, span_issues
 from allocator.wire.shapes import nearest, problems
 
-_FILES = ("log", "budgets")
+_FILES = ("log", "budgets", "on_top")
 """Fields of a recipe that name files; they are looked for beside the scenario."""
 
 _ELSEWHERE = ("variants", "matrix")

@@ -32,6 +32,8 @@ class GenerateDoc(Doc, kw_only=True, rename={"log": "from"}):
     failures: Annotated[Multiplier | None, Meta(description="node failures per GPU and day")] = None
     squatters: Annotated[Multiplier | None, Meta(description="part of the users who keep idle sessions")] = None
     deadline: Annotated[Count | None, Meta(description="day of a conference deadline")] = None
+    tenants: Annotated[Name | None, Meta(description="of a log: only these, with commas between them")] = None
+    on_top: Annotated[Name | None, Meta(description="of a log: a second one, laid over it day by day")] = None
 
 
 class BaseDoc(Doc, kw_only=True):

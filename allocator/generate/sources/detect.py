@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from allocator.generate.files import read_text, refuse
-from allocator.generate.fleet import split_nodes
+from allocator.generate.fleet import Architecture, split_nodes
 from allocator.generate.sources.acme import ACME
 from allocator.generate.sources.alibaba import ALIBABA_SPOT, OPENB
 from allocator.generate.sources.form import Form
@@ -31,8 +32,10 @@ FORMS: tuple[Form, ...] = (
 )
 
 
-def read_source(path: Path, name: str | None = None, gpus: int | None = None) -> Source:
-    """Read a log whose jobs are to run on `gpus` GPUs (None: the size that belongs to the form).
+def read_source(
+    path: Path, name: str | None = None, gpus: int | None = None, *, sizes: Sequence[tuple[Architecture, int]] | None = None
+) -> Source:
+    """Read a log whose jobs are to run on `gpus` GPUs (None: the size that belongs to the form), or on nodes of these sizes.
 
     Raises
     ------
@@ -43,7 +46,8 @@ def read_source(path: Path, name: str | None = None, gpus: int | None = None) ->
     form = _form(path, content, name)
     if gpus is not None and gpus < GPUS_PER_NODE:
         raise refuse("gpus", f"{gpus} GPUs", f"give at least {GPUS_PER_NODE}")
-    sizes = split_nodes(form.gpus if gpus is None else gpus, form.pools if gpus is None or gpus >= 24 else 1)
+    if sizes is None:
+        sizes = split_nodes(form.gpus if gpus is None else gpus, form.pools if gpus is None or gpus >= 24 else 1)
     source = Source(title=form.title, sizes=sizes)
     form.fill(source, content)
     if not source.rows:
