@@ -1,105 +1,132 @@
-"""The page: one table for each study, and what its figures carry."""
+"""The page: what the studies come to, two tables for each, and what their figures carry."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from allocator.replay.metrics import METRICS
-from allocator.replay.report import BY_NAME, show
-from benchmarks.results.studies import Size, Study
+from benchmarks.results.figures import Found, Row, apart, cells_of, shown, wins_of
+from benchmarks.results.studies import OURS, Size, Study
+from benchmarks.results.summary import summary
 
-Found = Mapping[str, Any]
-"""What `run_scenario` returns."""
-
-COLUMNS: Mapping[str, str] = {
+SHARES: Mapping[str, str] = {
     "load": "demand / supply",
     "useful": "useful",
-    "useful_lowest": "lowest project",
+    "useful_lowest": "useful, lowest project",
     "delivered_7d": "delivered",
+    "delivered_lowest": "delivered, lowest project",
+    "delivered_at_95": "projects with 95 %",
     "occupancy": "occupancy",
     "goodput": "goodput",
+    "unallocated": "unallocated",
     "lost": "lost",
+    "parked": "parked",
+}
+WAITS: Mapping[str, str] = {
     "wait_p50": "wait, median",
     "wait_p90": "wait, p90",
     "wait_promised_p90": "promised work, p90",
     "wait_debug_p90": "debug, p90",
+    "wait_eval_p90": "eval, p90",
     "wait_large_p50": "large gangs, median",
     "wait_large_p90": "large gangs, p90",
-    "stops_max": "most stops of a job",
+    "stops": "stops",
+    "stops_max": "most of one job",
     "promises_broken": "promises broken",
-    "drains_by_hand": "drains by hand",
+    "bound_missed": "bounds missed",
 }
-"""Metrics in the order of the columns, and their heads."""
+"""Metrics of the two tables in the order of their columns, and the heads of these."""
 
-PUBLISHED: Mapping[str, str] = {
-    "load": "2 to 3",
-    "delivered_7d": "98 %",
-    "occupancy": "98 %",
-    "wait_p50": "24 s",
-    "wait_p90": "1.8 h",
-    "wait_debug_p90": "30 s",
+PUBLISHED: Mapping[str, Mapping[str, str]] = {
+    "published, before": {"wait_p50": "5 min", "wait_p90": "2.8 h", "wait_debug_p90": "2 h"},
+    "published": {
+        "load": "2 to 3",
+        "delivered_7d": "98 %",
+        "delivered_lowest": "90 %",
+        "delivered_at_95": "87 %",
+        "occupancy": "98 %",
+        "unallocated": "18 %",
+        "wait_p50": "24 s",
+        "wait_p90": "1.8 h",
+        "wait_debug_p90": "30 s",
+    },
 }
-"""A production report of October 2026: 88 to 1,024 GPUs of H100, B200 and B300, 150 researchers, 30 days; the waits are of its
-largest H100 cluster, and what it calls delivered is of the whole month."""
+"""A production report of October 2026: 88 to 1,024 GPUs of H100, B200 and B300, 150 researchers, 30 days, 15 allocations; the
+waits are of its largest H100 cluster, before and after priorities gave way to budgets of time. What it calls delivered is of
+the whole month."""
 
-ABOUT = """\
-What [replays](howto/replay.md) of this allocator and of [other policies](baselines.md) on the same work come to. This page is
-written by a command, figures and sentences alike; nobody chose which of them to show:
+INTRODUCTION = """\
+What [replays](howto/replay.md) of this allocator (`{ours}`, the engine without exact solvers) and of
+[other policies](baselines.md) on the same work come to. This page is written by a command, figures and sentences alike; nobody
+chose which of them to show:
 
     {command}
+"""
 
-Each figure is the mean over the seeds. A star says that the difference to the first row can be told from chance: 95 % of
-draws of seeds and days leave 0 out ([how](metrics.md#intervals)). A dash says that nothing is known.
-
+LIMITS = """\
 ## What to beware of
 
-- The organisation is synthetic ({gpus} GPUs in {pools}, {days} days): its shape is that of published marginals, its users
-  do not react to what they get, and a small cluster has few gangs that are large. Compare rows with rows, not with production.
-- Only our own policy charges time, so that *delivered* says nothing of the others; *useful* is fair to all.
-- The defaults were set before these replays were made, on other traces; see the last table but those of logs for what other
-  settings do.
-- Published figures, where there are any, stand in the last row of a table. They are of another organisation, other hardware
-  and a whole month.
+- The organisation is synthetic: {gpus} GPUs in {pools}, {days} from an empty cluster without any history. Its shape is that of
+  published marginals, and its users do not react to what they get. On so small a cluster few gangs are large, one of them
+  decides for a day who waits, and the load of single days is far from that of the whole: seeds differ a lot.
+- As long as the replay is no longer than the window of usage (7 days), no usage ever leaves it, so what a budget does from week
+  to week is not seen here.
+- Shares of the tenants of a log are their part of what was asked for in the days that are played, so that nobody asks for more
+  than the share for long. Classes, min runtimes and limits are taken from the size of a job.
+- The exact engines are not played here: they take seconds for a decision, and there are thousands. The
+  [benchmarks](benchmarking.md) say how far greedy decisions are from the best.
+- *Delivered* counts charged time, lost work included, and policies charge by different rules. *Useful* counts the same for all,
+  and is the one to compare.
+- Published figures stand in the last rows of a table, where they are known. They are of another organisation, other hardware, a
+  whole month, and a cluster that was full before the first day: no row here is a repetition of them.
+"""
+
+READING = """\
+## How to read the tables
+
+Each figure is the mean over the seeds. A star says that the difference to the first row can be told from chance: 95 % of draws
+of seeds and days leave 0 out ([how](metrics.md#intervals)). Where nothing differs about 5 in 100 comparisons get a star all the
+same; with one seed only days are drawn, and a star says less. A dash says that nothing is known. Every column is
+[defined below](#what-the-measures-are).
 """
 
 
 def page_of(size: Size, command: str, found: Sequence[tuple[Study, Found]]) -> str:
     """The whole page as Markdown."""
-    parts = [
-        "# Results",
-        "",
-        ABOUT.format(
-            gpus=size.gpus, pools="one pool" if size.pools == 1 else f"{size.pools} pools", days=size.days, command=command
-        ),
-    ]
+    pools = "one pool" if size.pools == 1 else f"{size.pools} pools"
+    parts = ["# Results", "", INTRODUCTION.format(command=command, ours=OURS), "## In short", ""]
+    parts += [f"- {sentence}" for sentence in summary(found)]
+    parts += ["", LIMITS.format(gpus=size.gpus, pools=pools, days=f"{size.days} day{'s' * (size.days > 1)}"), READING]
     for study, answer in found:
-        parts += [f"## {study.heading}", "", study.about, "", *_table(study, answer), "", *_said(study, answer), ""]
-    return "\n".join([*parts, "## What the columns are", "", *_definitions()]) + "\n"
+        parts += [f"## {study.heading}", "", study.about, "", *_played(answer)]
+        parts += [line for columns in (SHARES, WAITS) for line in [*_table(study, answer, columns), ""]]
+        parts += [*_said(study, answer), ""]
+    return "\n".join([*parts, "## What the measures are", "", *_definitions(found)]) + "\n"
 
 
-def _table(study: Study, answer: Found) -> list[str]:
+def _played(answer: Found) -> Iterator[str]:
+    """What the notes of the traces say, seed by seed."""
+    for seed, notes in answer.get("notes", {}).items():
+        yield f"- {f'seed {seed}' if answer['seeds'] != [0] else 'played'}: {notes}"
+    yield ""
+
+
+def _table(study: Study, answer: Found, columns: Mapping[str, str]) -> list[str]:
     """A row for each variant; the best of a column is not marked, because a star means more."""
-    rows = [f"| | {' | '.join(COLUMNS.values())} |", f"| --- |{' ---: |' * len(COLUMNS)}"]
-    cells = {(row["metric"], row["variant"]): row for row in answer["comparison"]}
+    rows = [f"| | {' | '.join(columns.values())} |", f"| --- |{' ---: |' * len(columns)}"]
+    cells = cells_of(answer)
     for variant in answer["variants"]:
-        values = [_cell(cells[metric, variant["name"]]) for metric in COLUMNS]
+        values = [_cell(cells[metric, variant["name"]]) for metric in columns]
         rows.append(f"| `{variant['name']}` | {' | '.join(values)} |")
     if study.rivals:
-        rows.append(f"| *published* | {' | '.join(PUBLISHED.get(metric, '') for metric in COLUMNS)} |")
+        for name, row in PUBLISHED.items():
+            if set(row) & set(columns):
+                rows.append(f"| *{name}* | {' | '.join(row.get(metric, '') for metric in columns)} |")
     return rows
 
 
-def _cell(row: Mapping[str, Any]) -> str:
-    return show(row["value"], BY_NAME[row["metric"]]) + (" \\*" if _apart(row) else "")
-
-
-def _apart(row: Mapping[str, Any]) -> int:
-    """1 and -1 where the difference to the first row can be told from chance and is above or below 0; else 0."""
-    low, high = row["difference_low"], row["difference_high"]
-    if low is None or high is None:
-        return 0
-    return int(low > 0) - int(high < 0)
+def _cell(row: Row) -> str:
+    return shown(row) + (" \\*" if apart(row) else "")
 
 
 def _said(study: Study, answer: Found) -> Iterator[str]:
@@ -108,24 +135,31 @@ def _said(study: Study, answer: Found) -> Iterator[str]:
         yield from (f"- {sentence}" for sentence in answer["sentences"])
         return
     first = answer["variants"][0]["name"]
-    before = {row["metric"]: row for row in answer["comparison"] if row["variant"] == first}
-    wins = [row for row in answer["comparison"] if row["variant"] != first and _wins(row)]
+    yield f"Promises that `{first}` broke, all seeds together: {_listed(answer['broken'])}. The others make none."
+    yield ""
+    before, wins = cells_of(answer), wins_of(answer)
     yield f"Where another policy does better than `{first}`, and chance does not explain it:"
     yield ""
     for metric in METRICS:
         better = [row for row in wins if row["metric"] == metric.name]
         if better:
-            them = ", ".join(f"`{row['variant']}` {show(row['value'], metric)}" for row in better)
-            yield f"- {metric.name} ({show(before[metric.name]['value'], metric)}): {them}"
+            them = ", ".join(f"`{row['variant']}` {shown(row)}" for row in better)
+            yield f"- {metric.name} ({shown(before[metric.name, first])}): {them}"
     if not wins:
         yield "- nowhere"
 
 
-def _wins(row: Mapping[str, Any]) -> bool:
-    """`delivered` is left out: other policies charge everything, whoever it is owed to."""
-    wanted = {"higher": 1, "lower": -1}.get(row["better"])
-    return wanted is not None and _apart(row) == wanted and not row["metric"].startswith("delivered")
+def _listed(broken: Mapping[str, int]) -> str:
+    """How many, and by what."""
+    causes = ", ".join(f"{number} by {cause}" for cause, number in broken.items())
+    return f"{sum(broken.values())} ({causes})" if broken else "none"
 
 
-def _definitions() -> Iterator[str]:
-    yield from (f"- {head}: {BY_NAME[metric].definition}" for metric, head in COLUMNS.items())
+def _definitions(found: Sequence[tuple[Study, Found]]) -> Iterator[str]:
+    """Of the columns, and of what else is named where another policy wins; by the names that `allocator replay` prints."""
+    heads = SHARES | WAITS
+    named = {row["metric"] for study, answer in found if study.rivals for row in wins_of(answer)}
+    for metric in METRICS:
+        if metric.name in heads or metric.name in named:
+            head = f"*{heads[metric.name]}* " if metric.name in heads else ""
+            yield f"- {head}`{metric.name}`: {metric.definition}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,32 +28,53 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "unfairness-4": {"policy": {"weights": {"unfairness": 4.0}}},
     "reserve-1_8": {"policy": {"reserve_from": 0.125}},
     "reserve-1_2": {"policy": {"reserve_from": 0.5}},
+    "express-1_8": {"policy": {"express": {"pool_share": 0.125}}},
     "no-express": {"policy": {"express": {"pool_share": 0.0, "per_user": 0}}},
     "tick-60s": {"replay": {"tick": "60s"}},
+    "evals-15min": {"jobs": [{"where": {"class": "eval"}, "set": {"min_runtime": "15m"}}]},
 }
-"""One setting at a time, everything else as it is by default."""
+"""One setting at a time, everything else as it is by default; the last one is of what users declare."""
 
-LOGS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+_CLUSTER_04 = {"from": "elasticflow_itp_2021.csv.gz", "tenants": "cluster04", "gpus": 1024}
+_WITH_GANGS = {**_CLUSTER_04, "on_top": "acme_kalos_completed_training.csv", "days": "42:49"}
+
+LOGS: Mapping[str, tuple[str, str, Mapping[str, Any]]] = {
     "elasticflow": (
         "A production cluster of 2021 (ElasticFlow, cluster 04) on 1,024 GPUs",
-        {"from": "elasticflow_itp_2021.csv.gz", "gpus": 1024, "days": "14:21"},
+        "Days 14 to 20 of the log. It knows one tenant, so that there is nothing to share out.",
+        {**_CLUSTER_04, "days": "14:21"},
+    ),
+    "elasticflow-kalos": (
+        "The same cluster with the large gangs of another (Kalos, 2023) on top",
+        "Days 42 to 48 of both logs. The cluster and two kinds of gangs are the tenants.",
+        _WITH_GANGS,
+    ),
+    "elasticflow-kalos-1.2": (
+        "The same with more of everything, to an offered load of 1.2",
+        "Days 42 to 48 of both logs, jobs repeated on other days until the load is met.",
+        {**_WITH_GANGS, "load": USUAL_LOAD},
     ),
     "philly": (
-        "Philly, 2017, its virtual clusters as budgets, on 1,024 GPUs",
-        {"from": "philly_2017.csv.gz", "gpus": 1024, "days": "30:37"},
+        "Philly, 2017, its virtual clusters as budgets, on 512 GPUs",
+        "Days 14 to 20 of the log.",
+        {"from": "philly_2017.csv.gz", "gpus": 512, "days": "14:21"},
     ),
 }
-"""Heading and recipe of real logs, each a week of it."""
+"""Heading, what to know of it, and recipe of real logs, each a week of it."""
+
+_FILES = ("from", "on_top")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How much is played: an organisation of so many GPUs in one pool or three, so many days, and how many seeds of it."""
+    """How much is played: an organisation of so many GPUs in one pool or three, so many days, and how many seeds of it.
+    There are many settings, so that they may get fewer days."""
 
     gpus: int = 256
     pools: int = 3
     days: int = 7
     seeds: int = 3
+    settings_days: int = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,10 +100,9 @@ def studies(size: Size, logs: Path | None) -> Iterator[Study]:
     """All studies. `logs`: the folder of the job logs; None: they are left out."""
     for load in LOADS:
         yield _policies(size, load)
+    if logs is not None:
+        yield from (_log(name, logs) for name in LOGS)
     yield _settings(size)
-    for name in LOGS if logs is not None else ():
-        assert logs is not None
-        yield _log(name, logs)
 
 
 def _policies(size: Size, load: float) -> Study:
@@ -99,20 +119,24 @@ def _policies(size: Size, load: float) -> Study:
 
 def _settings(size: Size) -> Study:
     seeds = range(FIRST_OF_CALIBRATION, FIRST_OF_CALIBRATION + size.seeds)
+    size = replace(size, days=size.settings_days)
+    days = f"{size.days} day{'s' * (size.days > 1)}"
     variants = [{"name": "defaults"}, *({"name": name, **edits} for name, edits in SETTINGS.items())]
     return Study(
         name="settings",
         heading=f"One setting at a time, at an offered load of {USUAL_LOAD}",
-        about=f"`{OURS}` on seeds {seeds[0]} to {seeds[-1]}, which the tables above have not seen.",
+        about=f"`{OURS}` for {days} of seeds {seeds[0]} to {seeds[-1]}, which the tables above have not seen.",
         rivals=False,
         scenario=_scenario("settings", {"generate": _organisation(size, USUAL_LOAD)}, variants, seeds),
     )
 
 
 def _log(name: str, logs: Path) -> Study:
-    heading, recipe = LOGS[name]
-    recipe = {**recipe, "from": str(logs / recipe["from"])}
-    about = "What the log does not say is taken [as for any log](howto/traces.md). One week, as it was submitted."
+    heading, about, recipe = LOGS[name]
+    recipe = {key: str(logs / value) if key in _FILES else value for key, value in recipe.items()}
+    about += (
+        " What the log does not say is taken [as for any log](howto/traces.md): no failures, nobody who keeps idle sessions."
+    )
     scenario = _scenario(name, {"generate": recipe}, _rivals(), ())
     return Study(name=name, heading=heading, about=about, rivals=True, scenario=scenario)
 

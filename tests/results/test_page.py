@@ -9,10 +9,10 @@ import pytest
 
 from allocator.replay.metrics import METRICS
 from benchmarks.results.__main__ import main
-from benchmarks.results.page import COLUMNS, page_of
+from benchmarks.results.page import PUBLISHED, SHARES, WAITS, page_of
 from benchmarks.results.studies import BASELINES, LOGS, OURS, SETTINGS, Size, Study, studies
 
-SIZE = Size(gpus=64, days=1, seeds=1)
+SIZE = Size(gpus=64, days=1, seeds=1, settings_days=2)
 
 
 def study(name: str) -> Study:
@@ -31,7 +31,14 @@ def answer(of: Study, **apart: tuple[str, float, float]) -> dict[str, Any]:
                 "metric": metric.name, "better": metric.better, "variant": name, "value": 0.25 if own else 0.5,
                 "difference_low": low if own else None, "difference_high": high if own else None,
             })  # fmt: skip
-    return {"variants": [{"name": name} for name in names], "comparison": rows, "sentences": ["a sentence"]}
+    return {
+        "variants": [{"name": name} for name in names],
+        "comparison": rows,
+        "sentences": ["a sentence"],
+        "seeds": [1],
+        "notes": {1: "12 jobs"},
+        "broken": {"node_down": 2, "drained": 1},
+    }
 
 
 def test_every_policy_has_a_row_at_every_load() -> None:
@@ -44,6 +51,13 @@ def test_every_policy_has_a_row_at_every_load() -> None:
 
 def test_settings_are_tried_on_other_seeds_than_those_of_the_tables() -> None:
     assert not set(study("settings").scenario.seeds) & set(study("load-1.2").scenario.seeds)
+
+
+def test_settings_have_days_of_their_own() -> None:
+    of = study("settings")
+    assert of.scenario.base.recipe is not None
+    assert of.scenario.base.recipe.days == "2"
+    assert "for 2 days of seeds 101 to 101" in of.about
 
 
 def test_a_win_of_another_policy_is_named() -> None:
@@ -73,13 +87,87 @@ def test_settings_are_told_in_sentences() -> None:
     assert "*published*" not in page
 
 
-def test_the_columns_are_metrics() -> None:
-    assert set(COLUMNS) <= {metric.name for metric in METRICS}
+def test_the_columns_are_metrics_and_defined() -> None:
+    assert set(SHARES) | set(WAITS) <= {metric.name for metric in METRICS}
+    assert all(set(row) <= set(SHARES) | set(WAITS) for row in PUBLISHED.values())
+    of = study("load-1.2")
+    page = page_of(SIZE, "cmd", [(of, answer(of))])
+    assert "- *wait, median* `wait_p50`: 50th percentile of the wait" in page
+    assert "`wait_p99`" not in page
+
+
+def test_what_is_named_only_as_a_win_is_defined_too() -> None:
+    of = study("load-1.2")
+    assert "- `wait_p99`: 99th" in page_of(SIZE, "cmd", [(of, answer(of, wait_p99=("drf", -0.2, -0.1)))])
+
+
+def test_the_summary_counts_wins_and_losses() -> None:
+    of = study("load-1.2")
+    page = page_of(SIZE, "cmd", [(of, answer(of, goodput=("drf", 0.1, 0.2), lost=("drf", 0.1, 0.2)))])
+    compared = len(BASELINES) * sum(metric.better != "" for metric in METRICS)
+    assert f"better in 1 and worse in 1 of {compared} comparisons, most often worse than `drf` (1)." in page
+    assert "the useful part of the cluster 50.0 % (best of the others: `priority_optout` 50.0 %)" in page
+
+
+def test_the_best_of_the_others_is_the_lowest_wait() -> None:
+    of = study("load-1.2")
+    found = answer(of, wait_p50=("drf", -0.2, -0.1))
+    for row in found["comparison"]:
+        if row["metric"] == "wait_p50":
+            row["value"] = {OURS: 60.0, "drf": 10.0}.get(row["variant"], 90.0)
+        if row["metric"] == "useful":
+            row["value"] = None
+    page = page_of(SIZE, "cmd", [(of, found)])
+    assert "the median wait 60 s (best of the others: `drf` 10 s)" in page
+    assert "as useful time" not in page
+
+
+def test_what_is_charged_is_no_measure_of_others() -> None:
+    of = study("load-1.2")
+    page = page_of(SIZE, "cmd", [(of, answer(of, delivered_1d=("drf", 0.1, 0.2)))])
+    assert "- nowhere\n" in page
+    assert "better in 0 and worse in 0" in page
+
+
+def test_what_was_played_is_told_by_seed() -> None:
+    of = study("load-1.2")
+    assert "- seed 1: 12 jobs\n" in page_of(SIZE, "cmd", [(of, answer(of))])
+    assert "- played: 12 jobs\n" in page_of(SIZE, "cmd", [(of, answer(of) | {"seeds": [0], "notes": {0: "12 jobs"}})])
+
+
+def test_broken_promises_are_told_by_cause() -> None:
+    of = study("load-1.2")
+    assert "all seeds together: 3 (2 by node_down, 1 by drained)." in page_of(SIZE, "cmd", [(of, answer(of))])
+    assert "all seeds together: none." in page_of(SIZE, "cmd", [(of, answer(of) | {"broken": {}})])
+
+
+def test_a_single_broken_promise_is_not_rounded_away() -> None:
+    of = study("load-1.2")
+    found = answer(of)
+    row = next(row for row in found["comparison"] if (row["metric"], row["variant"]) == ("promises_broken", OURS))
+    row["value"] = 1 / 3
+    assert "| 0.3 |" in page_of(SIZE, "cmd", [(of, found)])
+    row["value"] = 3.0
+    assert "| 3 |" in page_of(SIZE, "cmd", [(of, found)])
+
+
+def test_a_page_from_a_run_says_how_it_was_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole command with the two cheapest policies."""
+    monkeypatch.setattr("benchmarks.results.studies.OURS", "fifo_backfill")
+    monkeypatch.setattr("benchmarks.results.studies.BASELINES", ("partitions",))
+    page = tmp_path / "results.md"
+    given = "--gpus 64 --pools 1 --days 1 --seeds 1 --settings-days 2 --jobs 1"
+    for _ in range(2):
+        main(["load-1.06", *given.split(), "--out", str(tmp_path / "out"), "--report", str(page)])
+    text = page.read_text(encoding="utf-8")
+    assert f"python -m benchmarks.results load-1.06 {given.removesuffix(' --jobs 1')} --out OUT --report PAGE" in text
+    assert "jobs, offered load 1.0" in text
+    assert "64 GPUs in one pool, 1 day" in text
 
 
 def test_logs_are_left_out_without_their_folder(tmp_path: Path) -> None:
     names = [one.name for one in studies(SIZE, tmp_path)]
-    assert names[-len(LOGS) :] == list(LOGS)
+    assert names[-len(LOGS) - 1 :] == [*LOGS, "settings"]
 
 
 def test_an_unknown_study_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
