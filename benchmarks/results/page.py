@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from allocator.replay.metrics import METRICS
 from benchmarks.results.figures import Found, Row, apart, cells_of, shown, wins_of
 from benchmarks.results.studies import OURS, Size, Study
-from benchmarks.results.summary import summary
+from benchmarks.results.summary import listed, summary
 
 SHARES: Mapping[str, str] = {
     "load": "demand / supply",
@@ -86,7 +86,8 @@ READING = """\
 
 Each figure is the mean over the seeds. A star says that the difference to the first row can be told from chance: 95 % of draws
 of seeds and days leave 0 out ([how](metrics.md#intervals)). Where nothing differs about 5 in 100 comparisons get a star all the
-same; with one seed only days are drawn, and a star says less. A dash says that nothing is known. Every column is
+same; with one seed only days are drawn, a star says less, and of what is summed up over a week nothing can be drawn. A dash
+says that nothing is known. A policy that promises nothing breaks no promise. Every column is
 [defined below](#what-the-measures-are).
 """
 
@@ -95,7 +96,7 @@ def page_of(size: Size, command: str, found: Sequence[tuple[Study, Found]]) -> s
     """The whole page as Markdown."""
     pools = "one pool" if size.pools == 1 else f"{size.pools} pools"
     parts = ["# Results", "", INTRODUCTION.format(command=command, ours=OURS), "## In short", ""]
-    parts += [f"- {sentence}" for sentence in summary(found)]
+    parts += summary(found)
     parts += ["", LIMITS.format(gpus=size.gpus, pools=pools, days=f"{size.days} day{'s' * (size.days > 1)}"), READING]
     for study, answer in found:
         parts += [f"## {study.heading}", "", study.about, "", *_played(answer)]
@@ -135,7 +136,7 @@ def _said(study: Study, answer: Found) -> Iterator[str]:
         yield from (f"- {sentence}" for sentence in answer["sentences"])
         return
     first = answer["variants"][0]["name"]
-    yield f"Promises that `{first}` broke, all seeds together: {_listed(answer['broken'])}. The others make none."
+    yield f"Promises that `{first}` broke, all seeds together: {listed(answer['broken'])}."
     yield ""
     before, wins = cells_of(answer), wins_of(answer)
     yield f"Where another policy does better than `{first}`, and chance does not explain it:"
@@ -147,12 +148,6 @@ def _said(study: Study, answer: Found) -> Iterator[str]:
             yield f"- {metric.name} ({shown(before[metric.name, first])}): {them}"
     if not wins:
         yield "- nowhere"
-
-
-def _listed(broken: Mapping[str, int]) -> str:
-    """How many, and by what."""
-    causes = ", ".join(f"{number} by {cause}" for cause, number in broken.items())
-    return f"{sum(broken.values())} ({causes})" if broken else "none"
 
 
 def _definitions(found: Sequence[tuple[Study, Found]]) -> Iterator[str]:

@@ -20,7 +20,6 @@ FIRST_OF_CALIBRATION = 101
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "horizon-1h": {"policy": {"horizon": "1h"}},
     "horizon-8h": {"policy": {"horizon": "8h"}},
-    "horizon-24h": {"policy": {"horizon": "24h"}},
     "cap-4h": {"policy": {"protection_cap": "4h"}},
     "half-life-2d": {"policy": {"half_life": "2d"}},
     "lost-work-0.75": {"policy": {"weights": {"lost_work": 0.75}}},
@@ -56,11 +55,16 @@ LOGS: Mapping[str, tuple[str, str, Mapping[str, Any]]] = {
     ),
     "philly": (
         "Philly, 2017, its virtual clusters as budgets, on 512 GPUs",
+        "Days 51 to 64 of the log.",
+        {"from": "philly_2017.csv.gz", "gpus": 512, "days": "51:65"},
+    ),
+    "elasticflow-all": (
+        "Ten production clusters of 2021 (ElasticFlow) as tenants of one of 1,024 GPUs",
         "Days 14 to 20 of the log.",
-        {"from": "philly_2017.csv.gz", "gpus": 512, "days": "14:21"},
+        {"from": "elasticflow_itp_2021.csv.gz", "gpus": 1024, "days": "14:21"},
     ),
 }
-"""Heading, what to know of it, and recipe of real logs, each a week of it."""
+"""Heading, what to know of it, and recipe of real logs."""
 
 _FILES = ("from", "on_top")
 

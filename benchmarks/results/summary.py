@@ -2,53 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
-from benchmarks.results.figures import Found, cells_of, shown, verdict
-from benchmarks.results.studies import Study
+from benchmarks.results.figures import Found, Row, cells_of, shown, verdict
+from benchmarks.results.studies import OURS, Study
 
 HEADLINES = {
-    "useful": "what projects get of what they are owed, as useful time",
-    "useful_lowest": "what the worst served project gets",
-    "goodput": "the useful part of the cluster",
-    "wait_p50": "the median wait",
-    "wait_p90": "the wait that one job in ten exceeds",
-    "wait_promised_p90": "the same of work with a min runtime",
-    "wait_debug_p90": "the same of debug work",
-    "wait_large_p50": "the median wait of large gangs",
+    "useful": ("useful", "what projects get of what they are owed, as useful time"),
+    "useful_lowest": ("useful, lowest project", "what the worst served project gets of it"),
+    "goodput": ("goodput", "the useful part of the cluster"),
+    "wait_p50": ("wait, median", "the median wait"),
+    "wait_p90": ("wait, p90", "the wait that one job in ten exceeds"),
+    "wait_promised_p90": ("promised work, p90", "the same of work with a min runtime"),
+    "wait_debug_p90": ("debug, p90", "the same of debug work"),
+    "wait_large_p50": ("large gangs, median", "the median wait of large gangs"),
 }
-"""Metrics that the summary tells, and how it calls them."""
+"""Metrics that the summary tells: their heads in its table, and what its sentences call them."""
 
 
 def summary(found: Sequence[tuple[Study, Found]]) -> Iterator[str]:
-    """A sentence or two of every study of policies: our figures, the best of the others, and how often these win."""
-    for study, answer in found:
-        if study.rivals:
-            yield f"**{study.heading}**: {'; '.join(_told(answer))}. {_score(answer)}"
+    """How often ours is best, what became of its promises, and a table of ours beside the best of the others, line by line."""
+    rivals = [(study, answer) for study, answer in found if study.rivals]
+    if not rivals:
+        return
+    answers = [answer for _, answer in rivals]
+    told = "; ".join(f"{words} in {best} of {known}" for words, best, known in _tally(answers))
+    yield f"- No other policy does better than `{OURS}`, chance or not, in: {told}."
+    broken = sum((Counter(answer["broken"]) for answer in answers), Counter[str]())
+    yield f"- Promises that `{OURS}` broke in all of this: {listed(broken)}."
+    yield ""
+    last = "last in how many comparisons it is better and worse than another policy, beyond chance"
+    yield f"`{OURS}`, and in brackets the best of the others; {last}:"
+    yield ""
+    yield f"| | {' | '.join(head for head, _ in HEADLINES.values())} | better | worse | of |"
+    yield f"| --- |{' --- |' * len(HEADLINES)} ---: | ---: | ---: |"
+    yield from (f"| [{study.heading}](#{anchor(study.heading)}) | {' | '.join(_row(answer))} |" for study, answer in rivals)
 
 
-def _told(answer: Found) -> Iterator[str]:
-    """Ours, and the best of the others where they differ; `*` where chance does not explain it."""
+def anchor(heading: str) -> str:
+    """The anchor that Markdown gives a heading."""
+    kept = "".join(letter for letter in heading.lower() if letter.isalnum() or letter in " -_")
+    return kept.replace(" ", "-")
+
+
+def listed(broken: Mapping[str, int]) -> str:
+    """How many promises were broken, and by what."""
+    causes = ", ".join(f"{number} by {cause}" for cause, number in sorted(broken.items()))
+    return f"{sum(broken.values())} ({causes})" if broken else "none"
+
+
+def _tally(answers: Sequence[Found]) -> Iterator[tuple[str, int, int]]:
+    """Of each headline: in how many studies no other is better, and in how many something is known."""
+    for name, (_, words) in HEADLINES.items():
+        pairs = [pair for answer in answers if (pair := _ours_and_best(answer, name)) is not None]
+        best = sum(_sign(own) * own["value"] <= _sign(own) * other["value"] for own, other in pairs)
+        if pairs:
+            yield words, best, len(pairs)
+
+
+def _row(answer: Found) -> Iterator[str]:
+    """Ours beside the best of the others, then wins and losses beyond chance."""
+    for name in HEADLINES:
+        pair = _ours_and_best(answer, name)
+        yield "-" if pair is None else f"{shown(pair[0])} ({shown(pair[1])} `{pair[1]['variant']}`)"
+    first = answer["variants"][0]["name"]
+    verdicts = [verdict(row) for row in answer["comparison"] if row["variant"] != first and row["better"]]
+    yield from (str(verdicts.count(-1)), str(verdicts.count(1)), str(len(verdicts)))
+
+
+def _ours_and_best(answer: Found, name: str) -> tuple[Row, Row] | None:
+    """None where nothing is known."""
     cells = cells_of(answer)
     first, *others = [variant["name"] for variant in answer["variants"]]
-    for name, words in HEADLINES.items():
-        own = cells[name, first]
-        known = [cells[name, other] for other in others if cells[name, other]["value"] is not None]
-        if own["value"] is None or not known:
-            continue
-        sign = -1 if own["better"] == "higher" else 1
-        best = min(known, key=lambda row: sign * row["value"])
-        yield f"{words} {shown(own)} (best of the others: `{best['variant']}` {shown(best)})"
+    own = cells[name, first]
+    known = [cells[name, other] for other in others if cells[name, other]["value"] is not None]
+    if own["value"] is None or not known:
+        return None
+    return own, min(known, key=lambda row: float(_sign(own) * row["value"]))
 
 
-def _score(answer: Found) -> str:
-    """In how many comparisons ours is worse and better beyond chance, and against whom it loses most."""
-    first = answer["variants"][0]["name"]
-    rows = [row for row in answer["comparison"] if row["variant"] != first and row["better"]]
-    worse = [row["variant"] for row in rows if verdict(row) > 0]
-    better = sum(verdict(row) < 0 for row in rows)
-    said = f"Beyond chance it is better in {better} and worse in {len(worse)} of {len(rows)} comparisons"
-    if not worse:
-        return f"{said}."
-    most = max(sorted(set(worse)), key=worse.count)
-    return f"{said}, most often worse than `{most}` ({worse.count(most)})."
+def _sign(row: Row) -> int:
+    """1 where less is better."""
+    return -1 if row["better"] == "higher" else 1
