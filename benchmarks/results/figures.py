@@ -9,8 +9,8 @@ from allocator.replay.metrics import METRICS
 from allocator.replay.report import BY_NAME, show
 
 Found = Mapping[str, Any]
-"""What `run_scenario` returns, and of its first variant `notes`, what the traces say of themselves by seed, and `broken`, how
-many runs ended before their promise, by what ended them."""
+"""What `run_scenario` returns, and of its first variant `notes`, what the traces say of themselves by seed, `broken`, how many
+runs ended before their promise by what ended them, and `lost`, GPU-seconds by whose they were, most first."""
 
 Row = Mapping[str, Any]
 """A metric of a variant, as in its `comparison`."""

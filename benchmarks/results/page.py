@@ -137,6 +137,7 @@ def _said(study: Study, answer: Found) -> Iterator[str]:
         return
     first = answer["variants"][0]["name"]
     yield f"Promises that `{first}` broke, all seeds together: {listed(answer['broken'])}."
+    yield f"Of what it lost: {_parts(answer['lost'])}."
     yield ""
     before, wins = cells_of(answer), wins_of(answer)
     yield f"Where another policy does better than `{first}`, and chance does not explain it:"
@@ -148,6 +149,12 @@ def _said(study: Study, answer: Found) -> Iterator[str]:
             yield f"- {metric.name} ({shown(before[metric.name, first])}): {them}"
     if not wins:
         yield "- nowhere"
+
+
+def _parts(lost: Mapping[str, int]) -> str:
+    """Everything that is at least a twentieth of the whole."""
+    total = sum(lost.values())
+    return ", ".join(f"{part / total:.0%} {whose}" for whose, part in lost.items() if 20 * part >= total > 0) or "nothing"
 
 
 def _definitions(found: Sequence[tuple[Study, Found]]) -> Iterator[str]:

@@ -38,6 +38,7 @@ def answer(of: Study, **apart: tuple[str, float, float]) -> dict[str, Any]:
         "seeds": [1],
         "notes": {1: "12 jobs"},
         "broken": {"node_down": 2, "drained": 1},
+        "lost": {"eval that cannot resume": 60, "restarts": 38, "rl that can resume": 2},
     }
 
 
@@ -159,6 +160,12 @@ def test_broken_promises_are_told_by_cause() -> None:
     assert "all seeds together: none." in page_of(SIZE, "cmd", [(of, answer(of) | {"broken": {}})])
 
 
+def test_what_was_lost_is_told_by_whose_it_was() -> None:
+    of = study("load-1.2")
+    assert "Of what it lost: 60% eval that cannot resume, 38% restarts.\n" in page_of(SIZE, "cmd", [(of, answer(of))])
+    assert "Of what it lost: nothing.\n" in page_of(SIZE, "cmd", [(of, answer(of) | {"lost": {"restarts": 0}})])
+
+
 def test_a_single_broken_promise_is_not_rounded_away() -> None:
     of = study("load-1.2")
     found = answer(of)
@@ -175,9 +182,12 @@ def test_a_page_from_a_run_says_how_it_was_made(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr("benchmarks.results.studies.BASELINES", ("partitions",))
     page = tmp_path / "results.md"
     given = "--gpus 64 --pools 1 --days 1 --seeds 1 --settings-days 2 --jobs 1"
-    for _ in range(2):
-        main(["load-1.06", *given.split(), "--out", str(tmp_path / "out"), "--report", str(page)])
-    text = page.read_text(encoding="utf-8")
+    texts = []
+    for last in ((), (), ("--as-played",)):  # the second run keeps what the first has played
+        main(["load-1.06", *given.split(), "--out", str(tmp_path / "out"), "--report", str(page), *last])
+        texts.append(page.read_text(encoding="utf-8"))
+    text, *others = texts
+    assert others == [text, text]
     assert f"python -m benchmarks.results load-1.06 {given.removesuffix(' --jobs 1')} --out OUT --report PAGE" in text
     assert "jobs, offered load 1.0" in text
     assert "64 GPUs in one pool, 1 day" in text
@@ -186,6 +196,17 @@ def test_a_page_from_a_run_says_how_it_was_made(tmp_path: Path, monkeypatch: pyt
 def test_logs_are_left_out_without_their_folder(tmp_path: Path) -> None:
     names = [one.name for one in studies(SIZE, tmp_path)]
     assert names[-len(LOGS) - 1 :] == [*LOGS, "settings"]
+
+
+def test_logs_are_looked_for_in_their_folder(tmp_path: Path) -> None:
+    of = next(one for one in studies(SIZE, tmp_path) if one.name == "elasticflow-kalos-1.2")
+    recipe = of.scenario.base.recipe
+    assert recipe is not None
+    assert (recipe.log, recipe.on_top) == (
+        tmp_path / "elasticflow_itp_2021.csv.gz",
+        tmp_path / "acme_kalos_completed_training.csv",
+    )
+    assert (recipe.tenants, recipe.load, of.scenario.seeds) == ("cluster04", 1.2, ())
 
 
 def test_an_unknown_study_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
