@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from allocator.replay.metrics import METRICS
-from benchmarks.results.figures import Found, Row, apart, cells_of, shown, wins_of
+from allocator.replay.report import BY_NAME, show
+from benchmarks.results.figures import PUBLISHED, Found, Row, apart, cells_of, shown, wins_of
 from benchmarks.results.studies import OURS, Size, Study
 from benchmarks.results.summary import listed, summary
 
@@ -37,24 +38,6 @@ WAITS: Mapping[str, str] = {
 }
 """Metrics of the two tables in the order of their columns, and the heads of these."""
 
-PUBLISHED: Mapping[str, Mapping[str, str]] = {
-    "published, before": {"wait_p50": "5 min", "wait_p90": "2.8 h", "wait_debug_p90": "2 h"},
-    "published": {
-        "load": "2 to 3",
-        "delivered_7d": "98 %",
-        "delivered_lowest": "90 %",
-        "delivered_at_95": "87 %",
-        "occupancy": "98 %",
-        "unallocated": "18 %",
-        "wait_p50": "24 s",
-        "wait_p90": "1.8 h",
-        "wait_debug_p90": "30 s",
-    },
-}
-"""A production report of October 2026: 88 to 1,024 GPUs of H100, B200 and B300, 150 researchers, 30 days, 15 allocations; the
-waits are of its largest H100 cluster, before and after priorities gave way to budgets of time. What it calls delivered is of
-the whole month."""
-
 INTRODUCTION = """\
 What [replays](howto/replay.md) of this allocator (`{ours}`, the engine without exact solvers) and of
 [other policies](baselines.md) on the same work come to. This page is written by a command, figures and sentences alike; nobody
@@ -71,14 +54,15 @@ LIMITS = """\
   decides for a day who waits, and the load of single days is far from that of the whole: seeds differ a lot.
 - As long as the replay is no longer than the window of usage (7 days), no usage ever leaves it, so what a budget does from week
   to week is not seen here.
-- Shares of the tenants of a log are their part of what was asked for in the days that are played, so that nobody asks for more
-  than the share for long. Classes, min runtimes and limits are taken from the size of a job.
+- Shares of the tenants of a log are their part of what was asked for in the days that are played, which nobody could have known
+  before. Classes, min runtimes and limits are taken from the size of a job.
 - The exact engines are not played here: they take seconds for a decision, and there are thousands. The
   [benchmarks](benchmarking.md) say how far greedy decisions are from the best.
 - *Delivered* counts charged time, lost work included, and policies charge by different rules. *Useful* counts the same for all,
   and is the one to compare.
 - Published figures stand in the last rows of a table, where they are known. They are of another organisation, other hardware, a
-  whole month, and a cluster that was full before the first day: no row here is a repetition of them.
+  whole month, a demand of two to three times the supply, and a cluster that was full before the first day: no row here is a
+  repetition of them.
 """
 
 READING = """\
@@ -122,7 +106,8 @@ def _table(study: Study, answer: Found, columns: Mapping[str, str]) -> list[str]
     if study.rivals:
         for name, row in PUBLISHED.items():
             if set(row) & set(columns):
-                rows.append(f"| *{name}* | {' | '.join(row.get(metric, '') for metric in columns)} |")
+                values = [show(row[metric], BY_NAME[metric]) if metric in row else "" for metric in columns]
+                rows.append(f"| *{name}* | {' | '.join(values)} |")
     return rows
 
 
@@ -159,7 +144,7 @@ def _parts(lost: Mapping[str, int]) -> str:
 
 def _definitions(found: Sequence[tuple[Study, Found]]) -> Iterator[str]:
     """Of the columns, and of what else is named where another policy wins; by the names that `allocator replay` prints."""
-    heads = SHARES | WAITS
+    heads = {**SHARES, **WAITS}
     named = {row["metric"] for study, answer in found if study.rivals for row in wins_of(answer)}
     for metric in METRICS:
         if metric.name in heads or metric.name in named:

@@ -44,9 +44,12 @@ def _broken(frames: Frames) -> Counter[str]:
 
 def _lost(frames: Frames) -> Counter[str]:
     """GPU-seconds of lost work by class, told apart by whether it can resume, and those of restarts."""
-    runs, jobs = frames["runs"], frames["jobs"].set_index("job")
+    runs, jobs = frames["runs"], frames["jobs"]
+    whose = {
+        key: f"{name or 'work'} that can{'' if resumes else 'not'} resume"
+        for key, name, resumes in zip(jobs.job, jobs.job_class, jobs.resumable, strict=True)
+    }
     found = Counter({"restarts": int((runs.restart * runs.gpus).sum())})
-    for key, lost in (runs.lost * runs.gpus).groupby(runs.job).sum().items():
-        job = jobs.loc[key]
-        found[f"{job.job_class or 'work'} that can{'' if job.resumable else 'not'} resume"] += int(lost)
+    for key, lost in zip(runs.job, runs.lost * runs.gpus, strict=True):
+        found[whose[key]] += int(lost)
     return found

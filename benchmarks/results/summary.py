@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from benchmarks.results.figures import Found, Row, cells_of, shown, verdict
+from allocator.replay.report import BY_NAME, show
+from benchmarks.results.figures import PUBLISHED, Found, Row, cells_of, compared, shown, verdict
 from benchmarks.results.studies import OURS, Study
 
 HEADLINES = {
@@ -29,6 +30,8 @@ def summary(found: Sequence[tuple[Study, Found]]) -> Iterator[str]:
     answers = [answer for _, answer in rivals]
     told = "; ".join(f"{words} in {best} of {known}" for words, best, known in _tally(answers))
     yield f"- No other policy does better than `{OURS}`, chance or not, in: {told}."
+    reached = "; ".join(f"{what} in {number} of {known}" for what, number, known in _reached(answers))
+    yield f"- Of what is [published](#what-to-beware-of), `{OURS}` reaches, where it is known: {reached}."
     broken = sum((Counter(answer["broken"]) for answer in answers), Counter[str]())
     yield f"- Promises that `{OURS}` broke in all of this: {listed(broken)}."
     yield ""
@@ -61,13 +64,23 @@ def _tally(answers: Sequence[Found]) -> Iterator[tuple[str, int, int]]:
             yield words, best, len(pairs)
 
 
+def _reached(answers: Sequence[Found]) -> Iterator[tuple[str, int, int]]:
+    """Of each published figure of which more or less is better: in how many studies ours is as good."""
+    for name, figure in PUBLISHED["published"].items():
+        own = [cells_of(answer)[name, answer["variants"][0]["name"]] for answer in answers]
+        known = [row for row in own if row["value"] is not None and row["better"]]
+        met = sum(_sign(row) * row["value"] <= _sign(row) * figure for row in known)
+        if known:
+            yield f"`{name}` {show(figure, BY_NAME[name])}", met, len(known)
+
+
 def _row(answer: Found) -> Iterator[str]:
     """Ours beside the best of the others, then wins and losses beyond chance."""
     for name in HEADLINES:
         pair = _ours_and_best(answer, name)
         yield "-" if pair is None else f"{shown(pair[0])} ({shown(pair[1])} `{pair[1]['variant']}`)"
     first = answer["variants"][0]["name"]
-    verdicts = [verdict(row) for row in answer["comparison"] if row["variant"] != first and row["better"]]
+    verdicts = [verdict(row) for row in answer["comparison"] if row["variant"] != first and compared(row)]
     yield from (str(verdicts.count(-1)), str(verdicts.count(1)), str(len(verdicts)))
 
 
