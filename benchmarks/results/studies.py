@@ -30,6 +30,9 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
 }
 """One setting at a time, everything else as it is by default; the last one is of what users declare."""
 
+CONFIRMED = ("evals-15min",)
+"""What looked worth it there, and is played on the seeds of the tables as well."""
+
 _CLUSTER_04 = {"from": "elasticflow_itp_2021.csv.gz", "tenants": "cluster04", "gpus": 1024}
 _WITH_GANGS = {**_CLUSTER_04, "on_top": "acme_kalos_completed_training.csv", "days": "42:49"}
 
@@ -103,6 +106,7 @@ def studies(size: Size, logs: Path | None) -> Iterator[Study]:
     if logs is not None:
         yield from (_log(name, logs) for name in LOGS)
     yield _settings(size)
+    yield _confirmed(size)
 
 
 def _policies(size: Size, load: float) -> Study:
@@ -130,6 +134,19 @@ def _settings(size: Size) -> Study:
         "others are settings of the policy or of the replay.",
         rivals=False,
         scenario=_scenario("settings", {"generate": _organisation(size, USUAL_LOAD)}, variants, seeds),
+    )
+
+
+def _confirmed(size: Size) -> Study:
+    seeds = range(1, size.seeds + 1)
+    ours = {"policy": OURS}
+    variants = [{"name": "defaults", "replay": ours}, *({"name": name, "replay": ours, **SETTINGS[name]} for name in CONFIRMED)]
+    return Study(
+        name="confirmed",
+        heading=f"What looked worth it, on other seeds, at an offered load of {USUAL_LOAD}",
+        about=f"The organisation of the tables at that load, seeds 1 to {size.seeds}.",
+        rivals=False,
+        scenario=_scenario("confirmed", {"generate": _organisation(size, USUAL_LOAD)}, variants, seeds),
     )
 
 

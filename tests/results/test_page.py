@@ -11,7 +11,7 @@ from allocator.replay.metrics import METRICS
 from benchmarks.results.__main__ import main
 from benchmarks.results.figures import PUBLISHED, UNFAIR
 from benchmarks.results.page import SHARES, WAITS, page_of
-from benchmarks.results.studies import BASELINES, LOGS, OURS, SETTINGS, Size, Study, studies
+from benchmarks.results.studies import BASELINES, CONFIRMED, LOGS, OURS, SETTINGS, Size, Study, studies
 
 SIZE = Size(gpus=64, days=1, seeds=1, settings_days=2)
 
@@ -45,7 +45,7 @@ def answer(of: Study, **apart: tuple[str, float, float]) -> dict[str, Any]:
 
 def test_every_policy_has_a_row_at_every_load() -> None:
     found = list(studies(SIZE, None))
-    assert [one.name for one in found] == ["load-1.06", "load-1.2", "load-1.5", "settings"]
+    assert [one.name for one in found] == ["load-1.06", "load-1.2", "load-1.5", "settings", "confirmed"]
     assert [variant.name for variant in found[0].scenario.variants] == [OURS, *BASELINES]
     assert found[3].scenario.baseline == "defaults"
     assert len(found[3].scenario.variants) == 1 + len(SETTINGS)
@@ -53,6 +53,12 @@ def test_every_policy_has_a_row_at_every_load() -> None:
 
 def test_settings_are_tried_on_other_seeds_than_those_of_the_tables() -> None:
     assert not set(study("settings").scenario.seeds) & set(study("load-1.2").scenario.seeds)
+
+
+def test_what_looked_worth_it_is_played_on_the_seeds_of_the_tables() -> None:
+    of, table = study("confirmed").scenario, study("load-1.2").scenario
+    assert (of.seeds, of.base) == (table.seeds, table.base)
+    assert [variant.name for variant in of.variants] == ["defaults", *CONFIRMED]
 
 
 def test_settings_have_days_of_their_own() -> None:
@@ -207,7 +213,7 @@ def test_a_page_from_a_run_says_how_it_was_made(tmp_path: Path, monkeypatch: pyt
 
 def test_logs_are_left_out_without_their_folder(tmp_path: Path) -> None:
     names = [one.name for one in studies(SIZE, tmp_path)]
-    assert names[-len(LOGS) - 1 :] == [*LOGS, "settings"]
+    assert names[-len(LOGS) - 2 :] == [*LOGS, "settings", "confirmed"]
 
 
 def test_logs_are_looked_for_in_their_folder(tmp_path: Path) -> None:
