@@ -118,7 +118,7 @@ def _cell(row: Row) -> str:
 def _said(study: Study, answer: Found) -> Iterator[str]:
     """Where another policy wins, every place of it; of settings all that differs."""
     if not study.rivals:
-        yield from (f"- {sentence}" for sentence in answer["sentences"])
+        yield from _differences(answer)
         return
     first = answer["variants"][0]["name"]
     yield f"Promises that `{first}` broke, all seeds together: {listed(answer['broken'])}."
@@ -134,6 +134,17 @@ def _said(study: Study, answer: Found) -> Iterator[str]:
             yield f"- {metric.name} ({shown(before[metric.name, first])}): {them}"
     if not wins:
         yield "- nowhere"
+
+
+def _differences(answer: Found) -> Iterator[str]:
+    """All that differs from the first variant; those of which nothing can be told in one line."""
+    first, *names = [variant["name"] for variant in answer["variants"]]
+    nothing = (f": no difference to {first} ", ": of no project ")
+    told = [sentence for sentence in answer["sentences"] if not any(mark in sentence for mark in nothing)]
+    yield from (f"- {sentence}" for sentence in told)
+    silent = [name for name in names if not any(sentence.startswith(f"{name}: ") for sentence in told)]
+    if silent:
+        yield f"- No difference to `{first}` can be told of: {', '.join(f'`{name}`' for name in silent)}."
 
 
 def _parts(lost: Mapping[str, int]) -> str:

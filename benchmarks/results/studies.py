@@ -57,11 +57,6 @@ LOGS: Mapping[str, tuple[str, str, Mapping[str, Any]]] = {
         "Days 51 to 64 of the log.",
         {"from": "philly_2017.csv.gz", "gpus": 512, "days": "51:65"},
     ),
-    "elasticflow-all": (
-        "Ten production clusters of 2021 (ElasticFlow) as tenants of one of 1,024 GPUs",
-        "Days 14 to 20 of the log.",
-        {"from": "elasticflow_itp_2021.csv.gz", "gpus": 1024, "days": "14:21"},
-    ),
 }
 """Heading, what to know of it, and recipe of real logs."""
 
@@ -130,8 +125,8 @@ def _settings(size: Size) -> Study:
         name="settings",
         heading=f"One setting at a time, at an offered load of {USUAL_LOAD}",
         about=f"`{OURS}` for {days} of seeds {seeds[0]} to {seeds[-1]}, which the tables above have not seen. In `evals-15min` "
-        "evals declare a min runtime of 15 minutes instead of none, so that they are charged and may use the express lane; all "
-        "others are settings of the policy or of the replay.",
+        "evals declare a min runtime of 15 minutes instead of none, so that they are charged and may use the express lane, and "
+        "what they ask for counts as owed; all others are settings of the policy or of the replay.",
         rivals=False,
         scenario=_scenario("settings", {"generate": _organisation(size, USUAL_LOAD)}, variants, seeds),
     )

@@ -90,8 +90,18 @@ def test_less_is_better_where_less_is_better() -> None:
 
 def test_settings_are_told_in_sentences() -> None:
     of = study("settings")
-    page = page_of(SIZE, "cmd", [(of, answer(of))])
-    assert "- a sentence\n" in page
+    told = [
+        "cap-4h: no difference to defaults can be told in the median wait.",
+        "cap-4h: of no project can it be told that it gains or loses.",
+        "tick-60s: the median wait rises.",
+        "tick-60s: no difference to defaults can be told in goodput.",
+        "Of 12 comparisons some differ.",
+    ]
+    page = page_of(SIZE, "cmd", [(of, answer(of) | {"sentences": told})])
+    said = [line for line in page.splitlines() if line in [f"- {sentence}" for sentence in told]]
+    assert said == ["- tick-60s: the median wait rises.", "- Of 12 comparisons some differ."]
+    silent = ", ".join(f"`{name}`" for name in SETTINGS if name != "tick-60s")
+    assert f"- No difference to `defaults` can be told of: {silent}.\n" in page
     assert "*published*" not in page
 
 
