@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from allocator.replay.bootstrap import LEVEL
@@ -100,7 +101,16 @@ def _change(row: Row, before: Row) -> str:
     name = f"{row.allocation}: {PROJECTS[row.metric]}" if row.allocation else HEADLINES[row.metric]
     verb = "rises" if (row.difference or 0) > 0 else "falls"
     between = f"{_shown(row.difference_low, row)} to {_shown(row.difference_high, row)}"
+    if not _of_same_seeds(row, before):
+        between += ", of the seeds in which both are known"
     return f"{name} {verb} from {_shown(before.value, row)} to {_shown(row.value, row)} (difference {between})"
+
+
+def _of_same_seeds(row: Row, before: Row) -> bool:
+    """Whether the values are apart by the difference: it is of seeds in which both are known, each value of all of its own."""
+    if before.value is None or row.value is None or row.difference is None:
+        return True
+    return math.isclose(row.value - before.value, row.difference, rel_tol=1e-6, abs_tol=1e-9)
 
 
 def _gains(rows: Sequence[Row], before: Mapping[tuple[str, str], Row]) -> Iterator[str]:

@@ -137,12 +137,13 @@ def _said(study: Study, answer: Found) -> Iterator[str]:
 
 
 def _differences(answer: Found) -> Iterator[str]:
-    """All that differs from the first variant; those of which nothing can be told in one line."""
+    """All that differs from the first variant; those of which nothing can be told, and that have no star, in one line."""
     first, *names = [variant["name"] for variant in answer["variants"]]
     nothing = (f": no difference to {first} ", ": of no project ")
     told = [sentence for sentence in answer["sentences"] if not any(mark in sentence for mark in nothing)]
     yield from (f"- {sentence}" for sentence in told)
-    silent = [name for name in names if not any(sentence.startswith(f"{name}: ") for sentence in told)]
+    starred = {row["variant"] for row in answer["comparison"] if row["metric"] in {**SHARES, **WAITS} and apart(row)}
+    silent = [name for name in names if name not in starred and not any(line.startswith(f"{name}: ") for line in told)]
     if silent:
         yield f"- No difference to `{first}` can be told of: {', '.join(f'`{name}`' for name in silent)}."
 

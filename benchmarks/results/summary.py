@@ -28,6 +28,8 @@ def summary(found: Sequence[tuple[Study, Found]]) -> Iterator[str]:
     if not rivals:
         return
     answers = [answer for _, answer in rivals]
+    spare = sum((cells_of(answer)["load", answer["variants"][0]["name"]]["value"] or 0) < 1 for answer in answers)
+    yield f"- In {spare} of {len(answers)} studies less is asked for than there is, so that there is little to decide."
     told = "; ".join(f"{words} in {best} of {known}" for words, best, known in _tally(answers))
     yield f"- No other policy does better than `{OURS}`, chance or not, in: {told}."
     reached = "; ".join(f"{what} in {number} of {known}" for what, number, known in _reached(answers))

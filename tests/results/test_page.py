@@ -100,6 +100,7 @@ def test_settings_are_told_in_sentences() -> None:
     page = page_of(SIZE, "cmd", [(of, answer(of) | {"sentences": told})])
     said = [line for line in page.splitlines() if line in [f"- {sentence}" for sentence in told]]
     assert said == ["- tick-60s: the median wait rises.", "- Of 12 comparisons some differ."]
+    assert "- In " not in page
     silent = ", ".join(f"`{name}`" for name in SETTINGS if name != "tick-60s")
     assert f"- No difference to `defaults` can be told of: {silent}.\n" in page
     assert "*published*" not in page
@@ -167,6 +168,19 @@ def test_the_best_of_the_others_is_the_lowest_wait() -> None:
     assert "| - | 50.0 % (50.0 % `priority_optout`) |" in page
     assert "| 60 s (10 s `drf`) |" in page
     assert "as useful time" not in page
+
+
+def test_a_star_alone_is_not_called_no_difference() -> None:
+    of = study("settings")
+    page = page_of(SIZE, "cmd", [(of, answer(of, goodput=("cap-4h", 0.1, 0.2)))])
+    silent = next(line for line in page.splitlines() if line.startswith("- No difference to"))
+    assert "`cap-4h`" not in silent
+    assert "`tick-60s`" in silent
+
+
+def test_studies_with_room_to_spare_are_counted() -> None:
+    of = study("load-1.2")
+    assert "- In 1 of 1 studies less is asked for than there is" in page_of(SIZE, "cmd", [(of, answer(of))])
 
 
 def test_what_is_charged_is_no_measure_of_others() -> None:

@@ -83,6 +83,15 @@ def test_sentences_name_the_direction_the_interval_and_the_chance() -> None:
     assert len(sentences(known, [], ["base", "v"], 3)) == 2
 
 
+def test_a_difference_of_fewer_seeds_than_the_values_is_said_to_be_so() -> None:
+    base = [sample(0.9, noise=0.01), Sample(None, None), Sample(None, None)]
+    moved = [sample(level, noise=0.011) for level in (0.8, 1.0, 1.0)]
+    found = compare_cells(samples({"base": base, "v": moved}), ["base", "v"], [0, 1, 2])
+    told = sentences(found, [], ["base", "v"], 3)[0]
+    assert told.startswith("v: the assigned part of the cluster falls from 90.0 % to 93.3 % (difference -10.")
+    assert told.endswith(", of the seeds in which both are known).")
+
+
 def test_an_interval_on_the_other_side_of_its_difference_claims_nothing() -> None:
     found = row(compare_cells(samples({"base": [sample(10)], "v": [sample(11)]}), ["base", "v"], [0]), "v")
     assert found.difference == pytest.approx(1)
