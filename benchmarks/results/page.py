@@ -50,10 +50,8 @@ LIMITS = """\
 ## What to beware of
 
 - The organisation is synthetic: {gpus} GPUs in {pools}, {days} from an empty cluster without any history. Its shape is that of
-  published marginals, and its users do not react to what they get. On so small a cluster few gangs are large, one of them
-  decides for a day who waits, and the load of single days is far from that of the whole: seeds differ a lot.
-- As long as the replay is no longer than the window of usage (7 days), no usage ever leaves it, so what a budget does from week
-  to week is not seen here.
+  published marginals, and its users do not react to what they get.
+{more}\
 - Shares of the tenants of a log are their part of what was asked for in the days that are played, which nobody could have known
   before. Classes, min runtimes and limits are taken from the size of a job.
 - The exact engines are not played here: they take seconds for a decision, and there are thousands. The
@@ -61,8 +59,8 @@ LIMITS = """\
 - *Delivered* counts charged time, lost work included, and policies charge by different rules. *Useful* counts the same for all,
   and is the one to compare.
 - Published figures stand in the last rows of a table, where they are known. They are of another organisation, other hardware, a
-  whole month, a demand of two to three times the supply, and a cluster that was full before the first day: no row here is a
-  repetition of them.
+  whole month, and a demand of two to three times the supply at any time, which no row here has: the replays begin with an empty
+  cluster, and what waits grows with the days.
 """
 
 READING = """\
@@ -76,12 +74,27 @@ says that nothing is known. A policy that promises nothing breaks no promise. Ev
 """
 
 
+SMALL = """\
+- On so small a cluster few gangs are large, one of them decides for a day who waits, and the load of single days is far from
+  that of the whole: seeds differ a lot.
+"""
+
+SHORT = """\
+- No usage of the organisation ever leaves the window (7 days), so that what a budget does from week to week is not seen there.
+"""
+
+
 def page_of(size: Size, command: str, found: Sequence[tuple[Study, Found]]) -> str:
     """The whole page as Markdown."""
+    more = SMALL * (size.gpus < 512) + SHORT * (size.days <= 7)
     pools = "one pool" if size.pools == 1 else f"{size.pools} pools"
     parts = ["# Results", "", INTRODUCTION.format(command=command, ours=OURS), "## In short", ""]
     parts += summary(found)
-    parts += ["", LIMITS.format(gpus=size.gpus, pools=pools, days=f"{size.days} day{'s' * (size.days > 1)}"), READING]
+    parts += [
+        "",
+        LIMITS.format(gpus=size.gpus, pools=pools, more=more, days=f"{size.days} day{'s' * (size.days > 1)}"),
+        READING,
+    ]
     for study, answer in found:
         parts += [f"## {study.heading}", "", study.about, "", *_played(answer)]
         parts += [line for columns in (SHARES, WAITS) for line in [*_table(study, answer, columns), ""]]

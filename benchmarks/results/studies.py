@@ -44,7 +44,7 @@ LOGS: Mapping[str, tuple[str, str, Mapping[str, Any]]] = {
     ),
     "elasticflow-kalos": (
         "The same cluster with the large gangs of another (Kalos, 2023) on top",
-        "Days 42 to 48 of both logs. The cluster and two kinds of gangs are the tenants.",
+        "Days 42 to 48 of both logs. The cluster and the gangs are the tenants.",
         _WITH_GANGS,
     ),
     "elasticflow-kalos-1.2": (

@@ -178,6 +178,13 @@ def test_a_star_alone_is_not_called_no_difference() -> None:
     assert "`tick-60s`" in silent
 
 
+def test_limits_follow_from_the_size() -> None:
+    small, large = page_of(SIZE, "cmd", []), page_of(Size(gpus=1792, days=28), "cmd", [])
+    assert ("On so small a cluster" in small, "On so small a cluster" in large) == (True, False)
+    assert ("ever leaves the window" in small, "ever leaves the window" in large) == (True, False)
+    assert "1792 GPUs in 3 pools, 28 days" in large
+
+
 def test_studies_with_room_to_spare_are_counted() -> None:
     of = study("load-1.2")
     assert "- In 1 of 1 studies less is asked for than there is" in page_of(SIZE, "cmd", [(of, answer(of))])
