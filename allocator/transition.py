@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from allocator.domain import (
@@ -80,10 +80,33 @@ def finish(snapshot: Snapshot, *ids: str) -> Snapshot:
     return replace(
         snapshot,
         workloads=tuple(work for work in snapshot.workloads if work.id not in gone),
-        usage=(*snapshot.usage, *(record for work in ended for record in _time_so_far(work, snapshot.now, pools))),
+        usage=(*snapshot.usage, *(record for work in ended for record in time_so_far(work, snapshot.now, pools))),
         reservations=tuple(held for held in snapshot.reservations if held.workload not in gone),
         rejected=tuple(item for item in snapshot.rejected if item.workload not in gone),
     ).canonical()
+
+
+def time_so_far(work: Workload, at: int, pools: Mapping[str, str]) -> list[UsageRecord]:
+    """What a run has taken up to `at` since it started or was first charged, as at most one record; `pools` are those of nodes.
+
+    The id is made of workload and interval: a record that is written twice counts once.
+    """
+    run = work.run
+    assert run is not None, f"{work.id} does not run"
+    since = run.charged_since if run.charged_since is not None else run.start_time
+    if since is None or since >= at:
+        return []
+    return [
+        UsageRecord(
+            id=f"{work.id}@{since}-{at}",
+            allocation=work.allocation,
+            pool=_pool_of(run, pools),
+            gpus=work.gpus,
+            start=since,
+            end=at,
+            charged=run.charged,
+        )
+    ]
 
 
 @dataclass(slots=True)
@@ -141,7 +164,7 @@ class _State:
         work, run = self._running(row.workload)
         if run.charged:
             return
-        self.records.extend(_time_so_far(work, self.now, self.pools))
+        self.records.extend(time_so_far(work, self.now, self.pools))
         charged = replace(run, charged=True, charged_since=self.now, granted_at=self.now, protected_until=row.protected_until)
         self.works[work.id] = replace(work, run=charged)
 
@@ -213,7 +236,7 @@ class _State:
         return work, work.run
 
     def _end(self, work: Workload, at: int) -> None:
-        self.records.extend(_time_so_far(work, at, self.pools))
+        self.records.extend(time_so_far(work, at, self.pools))
         self.works[work.id] = replace(work, run=None)
 
 
@@ -236,34 +259,11 @@ def _with_checkpoint(run: Run, interval: int | None, now: int) -> Run:
     return run if last == run.last_checkpoint else replace(run, last_checkpoint=last)
 
 
-def _time_so_far(work: Workload, at: int, pools: dict[str, str]) -> list[UsageRecord]:
-    """What a run has taken up to `at` since it started or was first charged, as at most one record.
-
-    The id is made of workload and interval: a record that is written twice counts once.
-    """
-    run = work.run
-    assert run is not None, f"{work.id} does not run"
-    since = run.charged_since if run.charged_since is not None else run.start_time
-    if since is None or since >= at:
-        return []
-    return [
-        UsageRecord(
-            id=f"{work.id}@{since}-{at}",
-            allocation=work.allocation,
-            pool=_pool_of(run, pools),
-            gpus=work.gpus,
-            start=since,
-            end=at,
-            charged=run.charged,
-        )
-    ]
-
-
 def _pools(snapshot: Snapshot) -> dict[str, str]:
     return {node.name: node.pool for node in snapshot.cluster.nodes}
 
 
-def _pool_of(run: Run, pools: dict[str, str]) -> str:
+def _pool_of(run: Run, pools: Mapping[str, str]) -> str:
     return pools[next(iter(run.placement))]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -73,6 +74,7 @@ def replay(
     except ReplayError as error:
         raise typer.BadParameter(str(error), param_hint="--policy") from error
     played = _read(trace)
+    gc.freeze()  # what was read stays: the collector need not go through it again and again
     options = ReplayOptions(tick=tick, drift=drift, until=None if span is None else played.start + span)
     from allocator.replay import Simulator, summary_lines, write_results
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -16,10 +17,13 @@ FEWEST_DAYS = 3
 """From fewer days no interval can be drawn."""
 
 
+@lru_cache(maxsize=8)
 def draws(num_days: int, seed: int = 0) -> Floats:
-    """How often each day counts in each draw, shape (DRAWS, num_days)."""
+    """How often each day counts in each draw, shape (DRAWS, num_days), read-only."""
     chosen = np.random.default_rng(seed).integers(num_days, size=(DRAWS, num_days))
-    return np.stack([np.bincount(row, minlength=num_days) for row in chosen]).astype(np.float64)
+    counts = np.stack([np.bincount(row, minlength=num_days) for row in chosen]).astype(np.float64)
+    counts.setflags(write=False)
+    return counts
 
 
 def value(metric: Metric, evidence: Evidence) -> Value:

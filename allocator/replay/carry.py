@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from allocator.domain import Decision, Preemption, Reason, Snapshot, StopReason, Workload
@@ -21,9 +22,10 @@ def carry_out(world: World, decision: Decision, tick: int) -> None:
         If the decision is physically impossible.
     """
     _refuse_impossible(world, decision)
-    small, rest = _touched(world, decision)
-    if small.workloads or world.reservations:
-        world.reservations = _act(world, small, rest, tick).reservations
+    rest = _without_idle_rows(world, decision)
+    keys = _named(rest)
+    if keys or world.reservations:
+        world.reservations = _act(world, keys, rest, tick).reservations
 
 
 def clear_by_hand(world: World, decision: Decision, tick: int) -> int:
@@ -37,13 +39,14 @@ def clear_by_hand(world: World, decision: Decision, tick: int) -> int:
     )
     if stops:
         bare = Decision(now=world.now, snapshot="", solver=decision.solver, preemptions=stops)
-        _act(world, *_touched(world, bare), tick, how=Outcome.PERSON)
+        _act(world, _named(bare), bare, tick, how=Outcome.PERSON)
     return len(set(left.values()))
 
 
-def _act(world: World, small: Snapshot, decision: Decision, tick: int, how: str | None = None) -> Snapshot:
-    """Apply the decision to what it touches, and bring books, nodes and meters in line: the result of `apply`."""
-    before = {work.id: work for work in small.workloads}
+def _act(world: World, keys: Iterable[str], decision: Decision, tick: int, how: str | None = None) -> Snapshot:
+    """Apply the decision to what it names, and bring books, nodes and meters in line: the result of `apply`."""
+    before = {key: world.roster.works[key] for key in keys}
+    small = world.small_snapshot(tuple(before.values()), decision.starts)
     gone = [row.workload for row in decision.preemptions if _is_done(world, row.workload)]
     for row in decision.preemptions:
         world.end_run(before[row.workload], how or row.reason, notice=not _is_dead(world, row.workload))
@@ -82,8 +85,10 @@ def _without_checkpoint(work: Workload) -> Workload:
     return work if run is None or run.last_checkpoint is None else replace(work, run=replace(run, last_checkpoint=None))
 
 
-def _touched(world: World, decision: Decision) -> tuple[Snapshot, Decision]:
-    """The snapshot of the work that a decision touches, and the decision without the rows that change nothing."""
+def _without_idle_rows(world: World, decision: Decision) -> Decision:
+    """The decision without the rows of `waiting` that change nothing."""
+    if not decision.waiting:
+        return decision
     works = world.roster.works
     marks = tuple(
         row
@@ -92,14 +97,15 @@ def _touched(world: World, decision: Decision) -> tuple[Snapshot, Decision]:
         and (work := works.get(row.workload)) is not None
         and work.entitled_since != row.entitled_since
     )
-    keys = dict.fromkeys(row.workload for row in decision.preemptions)
-    keys |= dict.fromkeys(row.workload for row in decision.starts)
-    keys |= dict.fromkeys(row.workload for row in decision.promotions)
-    keys |= dict.fromkeys(row.workload for row in decision.renewals)
-    keys |= dict.fromkeys(row.workload for row in decision.reservations)
-    keys |= dict.fromkeys(row.workload for row in marks)
-    small = world.small_snapshot(tuple(works[key] for key in keys), decision.starts)
-    return small, replace(decision, waiting=marks)
+    return replace(decision, waiting=marks)
+
+
+def _named(decision: Decision) -> Mapping[str, None]:
+    """The work that a decision names, once each, in the order of its parts."""
+    parts = (
+        decision.preemptions, decision.starts, decision.promotions, decision.renewals, decision.reservations, decision.waiting
+    )  # fmt: skip
+    return dict.fromkeys(row.workload for part in parts for row in part)
 
 
 def _refuse_impossible(world: World, decision: Decision) -> None:

@@ -28,7 +28,9 @@ def _arrive(world: World, event: Event) -> bool:
     job = world.jobs[event.key]
     submit = job.workload.submit_time if job.after is None else max(job.workload.submit_time, world.now)
     world.lives[event.key] = Life(job, submit, submit, job.failing_resumes)
-    work = replace(job.workload, submit_time=submit, run=None)
+    work = job.workload
+    if work.submit_time != submit or work.run is not None:
+        work = replace(work, submit_time=submit, run=None)
     if work.allocation not in world.books.leaves:
         world.held_back[work.id] = work
         return False

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from allocator.replay.ladder import Ladder
 from allocator.replay.meters import ROOT
 
 if TYPE_CHECKING:
@@ -43,7 +44,10 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Waits:
-    """The jobs, sorted by their wait: seconds, and the day of submission; masks by what is asked about."""
+    """The jobs, sorted by their wait: seconds, and the day of submission; masks by what is asked about.
+
+    `ladders` keeps what has been asked about already.
+    """
 
     wait: Ints
     queued: Ints
@@ -53,6 +57,7 @@ class Waits:
     gpus: Ints
     promised: Bools
     large: Bools
+    ladders: dict[object, Ladder] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -23,6 +23,8 @@ class Fleet:
         GPUs, CPUs and GiB in use on each node.
     down
         Names of the dead nodes.
+    pool_of_node
+        The pool of each node.
     residents
         Ids of the work on each node, in the order in which it came.
     schedulable, idle
@@ -38,7 +40,8 @@ class Fleet:
         self.used = {name: [0, 0, 0] for name in self._base}
         self.residents: dict[str, dict[str, None]] = {name: {} for name in self._base}
         self.down = {name for name, node in self._base.items() if node.state is NodeState.DOWN}
-        self.pools = tuple(sorted({node.pool for node in cluster.nodes}))
+        self.pool_of_node = {name: node.pool for name, node in self._base.items()}
+        self.pools = tuple(sorted(set(self.pool_of_node.values())))
         self.installed = {pool: sum(node.gpus for node in cluster.nodes if node.pool == pool) for pool in self.pools}
         self.schedulable = dict.fromkeys(self.pools, 0)
         self.idle = dict.fromkeys(self.pools, 0)
@@ -96,7 +99,7 @@ class Fleet:
 
     def pool_of(self, placement: Iterable[str]) -> str:
         """The pool of a placement."""
-        return self._base[next(iter(placement))].pool
+        return self.pool_of_node[next(iter(placement))]
 
     def _state_of(self, name: str) -> Node:
         base, wanted = self._base[name], self._maintenance.get(name)
@@ -109,13 +112,17 @@ class Fleet:
         return replace(base, state=state, drain_deadline=min(deadlines, default=None))
 
     def _book(self, work: Workload, placement: Mapping[str, int], sign: int) -> None:
-        shape = shape_of(work)
+        gpus, cpus, memory = shape_of(work)
+        pool = self.pool_of(placement)  # one pool for all of it
         for name, tasks in placement.items():
-            self._count(name, -1)
-            used = self.used[name]
-            for resource, amount in enumerate(shape):
-                used[resource] += sign * amount * tasks
-            self._count(name, 1)
+            used, more = self.used[name], sign * tasks
+            used[0] += more * gpus
+            used[1] += more * cpus
+            used[2] += more * memory
+            if self._open[name]:
+                self.idle[pool] -= more * gpus
+            else:
+                self.schedulable[pool] += more * gpus
 
     def _count(self, name: str, sign: int) -> None:
         """Add a node to the sums of its pool, or take it out of them."""

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from allocator.replay.evidence import Bools, Delivery, Evidence, Floats, Ints
+from allocator.replay.evidence import Bools, Delivery, Evidence, Floats
+from allocator.replay.ladder import Ladder
 
 Value = float | None
 Of = Callable[[Evidence, Floats], Value]
@@ -96,29 +97,29 @@ def _at_least(of: str, got: str, bar: float) -> Of:
     return value
 
 
-def quantile(values: Ints, day: Ints, counts: Floats, share: float) -> Value:
-    """The smallest value that at least `share` of all do not exceed; `values` ascend, each counts as often as its day."""
-    weight = np.cumsum(counts[np.minimum(day, len(counts) - 1)])
-    if not len(values) or weight[-1] <= 0:
-        return None
-    return float(values[int(np.searchsorted(weight, share * weight[-1]))])
-
-
 def wait_at(share: float, chosen: Callable[[Evidence], Bools] | None = None, *, queued: bool = False) -> Of:
     """The wait that so large a share of all jobs, or of the chosen ones, does not exceed."""
 
     def value(evidence: Evidence, counts: Floats) -> Value:
-        waits = evidence.waits
-        values, day = (waits.queued if queued else waits.wait), waits.day
-        if chosen is not None:
-            mask = chosen(evidence)
-            values, day = values[mask], day[mask]
-        if queued:
-            order = np.argsort(values, kind="stable")
-            values, day = values[order], day[order]
-        return quantile(values, day, counts, share)
+        ladders = evidence.waits.ladders
+        ladder = ladders.get((chosen, queued))
+        if ladder is None:
+            ladder = ladders[chosen, queued] = _ladder(evidence, chosen, queued=queued)
+        return ladder.quantile(counts, share)
 
     return value
+
+
+def _ladder(evidence: Evidence, chosen: Callable[[Evidence], Bools] | None, *, queued: bool) -> Ladder:
+    waits = evidence.waits
+    values, day = (waits.queued if queued else waits.wait), waits.day
+    if chosen is not None:
+        mask = chosen(evidence)
+        values, day = values[mask], day[mask]
+    if queued:
+        order = np.argsort(values, kind="stable")
+        values, day = values[order], day[order]
+    return Ladder.of(values, day, evidence.num_days)
 
 
 def of_class(name: str) -> Callable[[Evidence], Bools]:

@@ -112,7 +112,8 @@ def plain_decision(
 
 def work_on_dead_nodes(snapshot: Snapshot) -> Iterator[Workload]:
     """Running work with a node that is down."""
-    down = {node.name for node in snapshot.cluster.nodes if node.state is NodeState.DOWN}
+    dead = NodeState.DOWN
+    down = {node.name for node in snapshot.cluster.nodes if node.state is dead}
     if down:
         yield from (work for work in snapshot.workloads if work.run is not None and not down.isdisjoint(work.run.placement))
 

@@ -17,7 +17,7 @@ from allocator.replay.policy import Idling
 from allocator.replay.roster import Roster
 from allocator.replay.usage import UsageWindow
 from allocator.topology import build_layout, fewest_domains
-from allocator.transition import finish
+from allocator.transition import time_so_far
 
 HOUR = 3600
 SLOWEST = Fraction(1, 10)
@@ -106,7 +106,7 @@ class World:
         )
 
     def small_snapshot(self, works: tuple[Workload, ...], starts: Iterable[Start] = ()) -> Snapshot:
-        """The same for some of the work and its nodes, without budgets and usage: what `apply` and `finish` need."""
+        """The same for some of the work and its nodes, without budgets and usage: what `apply` needs."""
         names = {name: None for work in works if work.run is not None for name in work.run.placement}
         names |= {name: None for start in starts for name in start.placement}
         cluster = Cluster(levels=self.fleet.cluster.levels, nodes=tuple(map(self.fleet.nodes.__getitem__, names)))
@@ -175,7 +175,7 @@ class World:
     def leave(self, work: Workload, how: str) -> None:
         """A run ends by itself: with the job, or the job waits again."""
         self.end_run(work, how, notice=how != Outcome.CRASHED)
-        for record in finish(self.small_snapshot((work,)), work.id).usage:
+        for record in time_so_far(work, self.now, self.fleet.pool_of_node):
             self.usage.add(record)
         if how in FINAL:
             self.swap(work, None)

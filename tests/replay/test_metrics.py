@@ -7,11 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from allocator.replay import Simulator, compare, compare_lines, read_played, summary_lines, write_results
 from allocator.replay.bootstrap import difference, interval, value
 from allocator.replay.evidence import DAY, Evidence, evidence_of
-from allocator.replay.metrics import METRICS, Metric, quantile, wait_table
+from allocator.replay.ladder import RUNG, Ladder
+from allocator.replay.metrics import METRICS, Metric, wait_table
 from allocator.replay.report import show
 from tests.builders import budget
 from tests.replay.play import START, Told, job, play, trace
@@ -82,10 +85,26 @@ def test_the_table_of_allocations_adds_up() -> None:
 
 def test_a_weighted_quantile_counts_days() -> None:
     values, day = np.array([1, 2, 3, 4]), np.array([0, 1, 0, 1])
-    assert quantile(values, day, np.array([1.0, 1.0]), 0.5) == 2
-    assert quantile(values, day, np.array([2.0, 0.0]), 0.9) == 3
-    assert quantile(values, day, np.array([0.0, 0.0]), 0.5) is None
-    assert quantile(values[:0], day[:0], np.array([1.0]), 0.5) is None
+    ladder = Ladder.of(values, day, 2)
+    assert ladder.quantile(np.array([1.0, 1.0]), 0.5) == 2
+    assert ladder.quantile(np.array([2.0, 0.0]), 0.9) == 3
+    assert ladder.quantile(np.array([0.0, 0.0]), 0.5) is None
+    assert Ladder.of(values[:0], day[:0], 1).quantile(np.array([1.0]), 0.5) is None
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 50), st.integers(0, 6)), max_size=3 * RUNG),
+    st.lists(st.integers(0, 3), min_size=5, max_size=5),
+    st.sampled_from([0.1, 0.5, 0.9, 1.0]),
+)
+def test_a_weighted_quantile_is_that_of_every_value_written_out(
+    rows: list[tuple[int, int]], counts: list[int], share: float
+) -> None:
+    rows.sort()
+    values, day = (np.array([row[side] for row in rows], dtype=np.int64) for side in (0, 1))
+    written = [value for value, on in rows for _ in range(counts[min(on, 4)])]
+    found = Ladder.of(values, day, 5).quantile(np.array(counts, dtype=np.float64), share)
+    assert found == (next(x for n, x in enumerate(written, 1) if n >= share * len(written)) if written else None)
 
 
 def six_days(busy: int = 40_000) -> Evidence:

@@ -5,14 +5,17 @@ Lifka (1995): "The ANL/IBM SP Scheduling System". The earliest start follows fro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from allocator.domain import Workload
-from allocator.replay.baselines.yard import Placement, Releases, Yard, limit_of, take
-from allocator.topology import BoolArray, IntArray, shape_of
+from allocator.replay.baselines.releases import Releases, releases_of
+from allocator.replay.baselines.yard import Placement, Yard, amounts_of, limit_of, take
+from allocator.topology import BoolArray, IntArray
+from allocator.topology.layout import GPUS
 
 
 class Planned(NamedTuple):
@@ -34,21 +37,41 @@ def backfill(yard: Yard, queue: Sequence[Workload], free: IntArray, only: BoolAr
 
     Work that could not start even if all that runs had ended holds up nobody.
     """
-    if not _any(free, only):
-        return
-    left = iter(queue)
     started: list[Planned] = []
-    ahead = None
-    for work in left:
+    for place, work in enumerate(queue):
+        if not _any(free, only):
+            return
         placement = yard.place(work, free, only)
         if placement is not None:
             take(free, work, placement)
             started.append(Planned(work, placement))
             yield started[-1]
-        elif (ahead := _reserve(yard, work, free, started, only)) is not None:
-            break
-    if ahead is not None:
-        yield from _fill(yard, left, free, ahead, only)
+            continue
+        behind = queue[place + 1 :]
+        if not _any_fits(yard, behind, free, only):
+            return  # nobody asks what the head leaves free
+        ahead = _reserve(yard, work, free, started, only)
+        if ahead is not None:
+            yield from _fill(yard, behind, free, ahead, only)
+            return
+
+
+def _any_fits(yard: Yard, queue: Iterable[Workload], free: IntArray, only: BoolArray | None) -> bool:
+    """Whether any work of the queue would find a place; work that is alike is tried once."""
+    most, total = _most(free)
+    failed: set[tuple[int, int]] = set()
+    for work in queue:
+        if work.gpus_per_task <= most and work.gpus <= total and (alike := yard.alike(work)) not in failed:
+            if yard.fits(work, free, only):
+                return True
+            failed.add(alike)
+    return False
+
+
+def _most(free: IntArray) -> tuple[int, int]:
+    """Free GPUs on the emptiest node, and on all: what asks for more has no place."""
+    gpus = np.maximum(free[GPUS], 0)
+    return int(gpus.max(initial=0)), int(gpus.sum())
 
 
 def _fill(yard: Yard, queue: Iterable[Workload], free: IntArray, ahead: _Ahead, only: BoolArray | None) -> Iterator[Planned]:
@@ -56,7 +79,10 @@ def _fill(yard: Yard, queue: Iterable[Workload], free: IntArray, ahead: _Ahead, 
     surplus = np.minimum(free, ahead.surplus)
     span = ahead.shadow - yard.now
     failed: set[tuple[bool, int]] = set()
+    most, total = _most(free)
     for work in queue:
+        if work.gpus_per_task > most or work.gpus > total:
+            continue
         short = limit_of(work) <= span
         kind = (short, yard.kind(work))
         if kind in failed:
@@ -69,9 +95,8 @@ def _fill(yard: Yard, queue: Iterable[Workload], free: IntArray, ahead: _Ahead, 
         if not short:
             take(ahead.surplus, work, placement)
         surplus = np.minimum(free, ahead.surplus)
+        most, total = _most(free)
         yield Planned(work, placement)
-        if not _any(free, only):
-            return
 
 
 def _any(free: IntArray, only: BoolArray | None) -> bool:
@@ -83,28 +108,24 @@ def _reserve(yard: Yard, head: Workload, free: IntArray, started: Sequence[Plann
     """The earliest moment at which the head fits if everything ends by its limit; None: never."""
     if not yard.fits(head, yard.layout.capacity, only):
         return None
-    ends, nodes, amounts = _releases(yard, started)
-    moments = np.unique(ends)
-
-    def after(step: int) -> IntArray:
-        gone = ends <= moments[step]
-        released = [np.bincount(nodes, weights=row * gone, minlength=free.shape[1]) for row in amounts]
-        return free + np.array(released).astype(np.int64)
-
-    low, high = 0, len(moments) - 1
-    if high < 0 or not yard.fits(head, after(high), only):
+    releases = _releases(yard, started)
+    last = len(releases.ends)
+    least = max(1, releases.enough(free, head.gpus))
+    if least > last:
         return None
-    while low < high:
-        middle = (low + high) // 2
-        if yard.fits(head, after(middle), only):
-            high = middle
-        else:
-            low = middle + 1
-    surplus = after(low)
+
+    def fits(count: int) -> bool:
+        return yard.fits(head, releases.after(free, count), only)
+
+    count = _least(fits, least, last)
+    if count == last and not fits(last):
+        return None
+    shadow = int(releases.ends[count - 1])
+    surplus = releases.after(free, int(releases.ends.searchsorted(shadow, side="right")))
     placement = yard.place(head, surplus, only)
     assert placement is not None
     take(surplus, head, placement)
-    return _Ahead(int(moments[low]), surplus)
+    return _Ahead(shadow, surplus)
 
 
 def _releases(yard: Yard, started: Sequence[Planned]) -> Releases:
@@ -112,16 +133,13 @@ def _releases(yard: Yard, started: Sequence[Planned]) -> Releases:
     running = yard.releases()
     if not started:
         return running
-    entries = [_entries(work, placement) for work, placement in started]
-    ends = [np.full(len(nodes), yard.now + limit_of(work)) for (work, _), (nodes, _) in zip(started, entries, strict=True)]
-    return Releases(
-        ends=np.concatenate([running.ends, *ends]),
-        nodes=np.concatenate([running.nodes, *(nodes for nodes, _ in entries)]),
-        amounts=np.concatenate([running.amounts, *(amounts for _, amounts in entries)], axis=1),
-    )
+    rows = [(yard.now + limit_of(work), [*placement], amounts_of(work, placement.values())) for work, placement in started]
+    return running.merged(releases_of(rows, len(yard.layout.names)))
 
 
-def _entries(work: Workload, placement: Placement) -> tuple[IntArray, IntArray]:
-    nodes = np.fromiter(placement, dtype=np.int64, count=len(placement))
-    tasks = np.fromiter(placement.values(), dtype=np.int64, count=len(placement))
-    return nodes, np.outer(np.array(shape_of(work), dtype=np.int64), tasks)
+def _least(test: Callable[[int], bool], low: int, high: int) -> int:
+    """The least number from `low` to below `high` that passes a test, as all above it do, looked for near `low`; else `high`."""
+    reach, step = low, 4
+    while reach < high and not test(reach):
+        low, reach, step = reach + 1, min(high, reach + step), 2 * step
+    return bisect_left(range(reach), True, low, reach, key=test)

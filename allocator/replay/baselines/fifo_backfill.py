@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from allocator.domain import Decision, Snapshot
 from allocator.replay.baselines.easy import backfill
-from allocator.replay.baselines.yard import Yard, first_come
+from allocator.replay.baselines.yard import Yard
 from allocator.replay.policy import Idling, plain_decision
 
 
@@ -25,8 +25,7 @@ class FifoBackfill:
         """Start from the head of the queue, then what fits around it."""
         yard = self._yard
         yard.see(snapshot)
-        queue = sorted(yard.waiting, key=first_come)
-        starts = [yard.start(*planned) for planned in backfill(yard, queue, yard.free.copy())]
+        starts = [yard.start(*planned) for planned in backfill(yard, yard.waiting, yard.free.copy())]
         return plain_decision(snapshot, self.name, starts)
 
     def wake(self, snapshot: Snapshot, decision: Decision) -> int | None:

@@ -10,7 +10,7 @@ import numpy as np
 from allocator.domain import Decision, Snapshot, Workload
 from allocator.replay.baselines.easy import backfill
 from allocator.replay.baselines.teams import Teams, TeamsOf
-from allocator.replay.baselines.yard import Yard, first_come
+from allocator.replay.baselines.yard import Yard
 from allocator.replay.policy import Idling, plain_decision
 from allocator.topology import BoolArray, Layout
 
@@ -38,7 +38,7 @@ class Partitions:
         yard, teams = self._yard, self._teams_of(snapshot.budgets)
         yard.see(snapshot)
         queues: dict[str, list[Workload]] = {}
-        for work in sorted(yard.waiting, key=first_come):
+        for work in yard.waiting:
             queues.setdefault(teams.team_of(work.allocation), []).append(work)
         if not queues:
             return plain_decision(snapshot, self.name)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left, insort
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from allocator.domain import Cluster, Snapshot, Start, Workload
+from allocator.replay.baselines.releases import Releases, releases_of
 from allocator.topology import BoolArray, IntArray, Layout, build_layout, can_place, shape_of, suitable, tasks_per_node
 from allocator.topology.gang import WHOLE_POOL, group_nodes
 from allocator.topology.layout import GPUS, NEVER
@@ -23,17 +24,10 @@ Placement = Mapping[int, int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Resident:
-    """Running work, and what it takes: amounts by resource of each of its nodes, shape (3, num_nodes)."""
+    """Running work, when it ends by its limit, and what it takes: amounts by resource of each node, shape (3, num_nodes)."""
 
     work: Workload
-    nodes: IntArray
-    amounts: IntArray
-
-
-class Releases(NamedTuple):
-    """What becomes free when and where: ends and nodes, shape (num_entries,), and amounts, shape (3, num_entries)."""
-
-    ends: IntArray
+    end: int
     nodes: IntArray
     amounts: IntArray
 
@@ -50,7 +44,9 @@ class Yard:
     free
         GPUs, CPUs and GiB that no work takes, shape (3, num_nodes). A decision works on a copy.
     waiting, residents
-        What waits, in the order of ids, and what runs, by id.
+        What waits, in the order of submission, and what runs, by id.
+    ending
+        What runs, in the order of `Resident.end`, each as end and id.
     """
 
     layout: Layout
@@ -60,8 +56,10 @@ class Yard:
         self.now = 0
         self.waiting: list[Workload] = []
         self.residents: dict[str, Resident] = {}
+        self.ending: list[tuple[int, str]] = []
+        self._seen: dict[str, Workload] = {}
         self._cluster: Cluster | None = None
-        self._masks: dict[tuple[object, ...], BoolArray] = {}
+        self._masks: dict[int, BoolArray] = {}
         self._groups: list[IntArray] = []
         self._wanted = False
         self._kinds: dict[tuple[object, ...], int] = {}
@@ -77,59 +75,64 @@ class Yard:
         Yard.__init__(self)
 
     def see(self, snapshot: Snapshot) -> None:
-        """Take in the snapshot of this decision."""
+        """Take in the snapshot of this decision; only what is not as it was is looked at."""
         self.now = snapshot.now
         self._releases = None
         if snapshot.cluster is not self._cluster:
-            self._cluster = snapshot.cluster
-            self.layout = build_layout(Snapshot(now=0, cluster=snapshot.cluster, budgets=(), workloads=()))
-            self.free = self.layout.capacity.copy()
-            self.residents, self._masks = {}, {}
-            self._groups = [group_nodes(self.layout, level)[0] for level in range(WHOLE_POOL, len(self.layout.levels))]
-            self._wanted = bool((self.layout.deadline < NEVER).any())
-        self.waiting = [work for work in snapshot.workloads if work.run is None]
-        running = [work for work in snapshot.workloads if work.run is not None]
-        for work in running:
-            known = self.residents.get(work.id)
-            if known is None or known.work.run is not work.run:
-                if known is not None:
-                    self._leave(known)
-                self._come(work)
-        if len(self.residents) > len(running):
-            for key in self.residents.keys() - {work.id for work in running}:
-                self._leave(self.residents.pop(key))
-        if len(self._kind) > 2 * len(snapshot.workloads) + 1_000:
+            self._rebuild(snapshot.cluster)
+        works, seen = snapshot.workloads, self._seen
+        for work in [work for work in works if seen.get(work.id) is not work]:
+            self._forget(work.id)
+            self._take_in(work)
+        if len(seen) > len(works):
+            for key in seen.keys() - {work.id for work in works}:
+                self._forget(key)
+        if len(self._kind) > 2 * len(works) + 1_000:
             self._kind = {}  # of work that is long gone
 
-    def _come(self, work: Workload) -> None:
-        assert work.run is not None
-        nodes = np.array([self.layout.index[name] for name in work.run.placement], dtype=np.int64)
-        tasks = np.fromiter(work.run.placement.values(), dtype=np.int64, count=len(nodes))
-        amounts = np.outer(np.array(shape_of(work), dtype=np.int64), tasks)
-        self.residents[work.id] = Resident(work, nodes, amounts)
-        self.free[:, nodes] -= amounts
+    def _rebuild(self, cluster: Cluster) -> None:
+        """Begin anew with other nodes."""
+        self._cluster = cluster
+        self.layout = build_layout(Snapshot(now=0, cluster=cluster, budgets=(), workloads=()))
+        self.free = self.layout.capacity.copy()
+        self.waiting, self.residents, self.ending, self._seen, self._masks = [], {}, [], {}, {}
+        self._groups = [group_nodes(self.layout, level)[0] for level in range(WHOLE_POOL, len(self.layout.levels))]
+        self._wanted = bool((self.layout.deadline < NEVER).any())
 
-    def _leave(self, resident: Resident) -> None:
-        self.free[:, resident.nodes] += resident.amounts
+    def _take_in(self, work: Workload) -> None:
+        self._seen[work.id] = work
+        if work.run is None:
+            insort(self.waiting, work, key=first_come)
+            return
+        nodes = np.array([self.layout.index[name] for name in work.run.placement], dtype=np.int64)
+        resident = Resident(work, self._end_of(work), nodes, amounts_of(work, work.run.placement.values()))
+        self.residents[work.id] = resident
+        self.free[:, nodes] -= resident.amounts
+        insort(self.ending, (resident.end, work.id))
+
+    def _end_of(self, work: Workload) -> int:
+        """When running work ends by its limit; without a start time it has run since it was first seen."""
+        start = None if work.run is None else work.run.start_time
+        return (self.now if start is None else start) + limit_of(work)
 
     def releases(self) -> Releases:
-        """When what runs gives back what, by its time limits."""
+        """When what runs gives back what, by its time limits; what has outlived them may end any moment."""
         if self._releases is None:
-            residents = list(self.residents.values())
-            ends = [self.expected_end(resident) for resident in residents]
-            nodes = [resident.nodes for resident in residents]
-            self._releases = Releases(
-                ends=np.repeat(np.array(ends, dtype=np.int64), [len(one) for one in nodes]),
-                nodes=np.concatenate([np.empty(0, dtype=np.int64), *nodes]),
-                amounts=np.concatenate([np.empty((3, 0), dtype=np.int64), *(one.amounts for one in residents)], axis=1),
-            )
+            residents = [self.residents[key] for _, key in self.ending]
+            rows = [(max(one.end, self.now + 1), one.nodes, one.amounts) for one in residents]
+            self._releases = releases_of(rows, len(self.layout.names))
         return self._releases
 
-    def expected_end(self, resident: Resident) -> int:
-        """When running work ends by its limit; what has outlived it may end any moment."""
-        run = resident.work.run
-        start = self.now if run is None or run.start_time is None else run.start_time
-        return max(start + limit_of(resident.work), self.now + 1)
+    def _forget(self, key: str) -> None:
+        work = self._seen.pop(key, None)
+        if work is None:
+            return
+        if work.run is None:
+            del self.waiting[bisect_left(self.waiting, first_come(work), key=first_come)]
+            return
+        resident = self.residents.pop(key)
+        self.free[:, resident.nodes] += resident.amounts
+        del self.ending[bisect_left(self.ending, (resident.end, key))]
 
     def kind(self, work: Workload) -> int:
         """A number for the kind of work: where one fits, others of its kind fit."""
@@ -139,12 +142,16 @@ class Yard:
             number = self._kind[work.id] = self._kinds.setdefault(asked, len(self._kinds))
         return number
 
+    def alike(self, work: Workload) -> tuple[int, int]:
+        """The same for work that fits in the same places now: where nodes are wanted at some time, its limit counts too."""
+        return self.kind(work), limit_of(work) if self._wanted else 0
+
     def usable(self, work: Workload) -> BoolArray:
         """Nodes on which work may start and, by its time limit, ends before they are wanted; shape (num_nodes,)."""
-        key = (work.pools, *sorted(work.node_labels.items()), work.exclude_nodes)
-        mask = self._masks.get(key)
+        kind = self.kind(work)
+        mask = self._masks.get(kind)
         if mask is None:
-            mask = self._masks[key] = suitable(self.layout, work) & ~self.layout.down & ~self.layout.leaving
+            mask = self._masks[kind] = suitable(self.layout, work) & ~self.layout.down & ~self.layout.leaving
         if self._wanted:
             mask = mask & (self.layout.deadline >= self.now + limit_of(work))
         return mask
@@ -179,8 +186,11 @@ class Yard:
 
     def _has_room(self, work: Workload, room: IntArray) -> bool:
         """Whether a pool, or a domain of the required level, has room for so many tasks."""
-        totals = np.bincount(self._groups[self._coarsest(work)], weights=room)
-        return bool(totals.max(initial=0) >= work.tasks)
+        level = self._coarsest(work)
+        if level == 0 and len(self.layout.pools) == 1:
+            return int(room.sum()) >= work.tasks
+        totals = np.bincount(self._groups[level], weights=room)
+        return bool((totals >= work.tasks).any())
 
     def _coarsest(self, work: Workload) -> int:
         """The coarsest level at which the tasks have to lie together, counted from 1; 0: the pool."""
@@ -196,10 +206,10 @@ class Yard:
             for level in range(len(layout.levels), self._coarsest(work) - 1, -1):
                 group = self._groups[level]
                 totals = np.bincount(group, weights=here)
-                enough = np.flatnonzero(totals >= work.tasks)
+                enough = (totals >= work.tasks).nonzero()[0]
                 if enough.size:
-                    chosen = enough[np.argmin(totals[enough])]
-                    return self._fill(np.flatnonzero((group == chosen) & (here > 0)), here, work.tasks)
+                    chosen = enough[totals[enough].argmin()]
+                    return self._fill(((group == chosen) & (here > 0)).nonzero()[0], here, work.tasks)
         return None
 
     def _fill(self, nodes: IntArray, room: IntArray, tasks: int) -> Placement:
@@ -215,13 +225,13 @@ class Yard:
 
     def _place_task(self, work: Workload, free: IntArray, room: IntArray) -> Placement | None:
         """The fullest node that has room, in the first pool that has one."""
-        fits = np.flatnonzero(room)
+        fits = room.nonzero()[0]
         if not fits.size:
             return None
         if len(self.layout.pools) > 1:
             pools = self.layout.pool[fits]
             fits = next(found for pool in pool_order(self.layout, work) if (found := fits[pools == pool]).size)
-        return {int(fits[np.argmin(free[GPUS, fits])]): 1}
+        return {int(fits[free[GPUS, fits].argmin()]): 1}
 
     def start(self, work: Workload, placement: Placement, *, until: int | None = None) -> Start:
         """The row of a decision. Work with a min runtime is charged; `until` is the end of a promise, None: no promise."""
@@ -275,11 +285,16 @@ class Yard:
         return self.fits(work, after, only)
 
 
+def amounts_of(work: Workload, tasks: Collection[int]) -> IntArray:
+    """What so many tasks on each node take, by resource, shape (3, num_nodes)."""
+    shape = np.array(shape_of(work), dtype=np.int64)
+    amounts: IntArray = shape[:, np.newaxis] * np.fromiter(tasks, dtype=np.int64, count=len(tasks))
+    return amounts
+
+
 def take(free: IntArray, work: Workload, placement: Placement) -> None:
     """Take what a gang needs out of what is free, in place."""
-    shape = np.array(shape_of(work), dtype=np.int64)
-    for node, tasks in placement.items():
-        free[:, node] -= tasks * shape
+    free[:, list(placement)] -= amounts_of(work, placement.values())
 
 
 def limit_of(work: Workload) -> int:
