@@ -84,6 +84,8 @@ Part = TypeVar("Part")
 
 def _sorted(parts: tuple[Part, ...], key: Callable[[Part], Any]) -> tuple[Part, ...]:
     """The parts in order: the very same tuple if they stand in order."""
+    if len(parts) < 2:
+        return parts
     keys = list(map(key, parts))
     if all(map(le, keys, islice(keys, 1, None))):
         return parts

@@ -20,6 +20,7 @@ from allocator.topology import build_layout, fewest_domains
 from allocator.transition import time_so_far
 
 HOUR = 3600
+FULL = Fraction(1)
 SLOWEST = Fraction(1, 10)
 """However far a gang is spread, it keeps this share of its speed."""
 
@@ -215,11 +216,11 @@ class World:
         """The share of full speed of a run, and by how many domains it is spread beyond the fewest possible."""
         cluster, run = self.fleet.cluster, work.run
         if run is None or len(run.placement) == 1:
-            return Fraction(1), 0
+            return FULL, 0
         layout = self._layout
         nodes = [layout.index[name] for name in run.placement]
         fewest = fewest_domains(layout, work, int(layout.pool[nodes[0]]))
-        speed, excess = Fraction(1), 0
+        speed, excess = FULL, 0
         for level, name in enumerate(cluster.levels):
             further = max(0, len({int(domain) for domain in layout.domain[level, nodes]}) - int(fewest[level]))
             excess += further

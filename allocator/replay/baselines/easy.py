@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from allocator.domain import Workload
-from allocator.replay.baselines.releases import Releases, releases_of
+from allocator.replay.baselines.releases import Releases
 from allocator.replay.baselines.yard import Placement, Yard, amounts_of, limit_of, take
 from allocator.topology import BoolArray, IntArray
 from allocator.topology.layout import GPUS
@@ -131,10 +131,11 @@ def _reserve(yard: Yard, head: Workload, free: IntArray, started: Sequence[Plann
 def _releases(yard: Yard, started: Sequence[Planned]) -> Releases:
     """When what runs and what starts now gives back what."""
     running = yard.releases()
-    if not started:
-        return running
-    rows = [(yard.now + limit_of(work), [*placement], amounts_of(work, placement.values())) for work, placement in started]
-    return running.merged(releases_of(rows, len(yard.layout.names)))
+    rows = [
+        Releases.of(yard.now + limit_of(work), [*placement], amounts_of(work, placement.values()), len(yard.layout.names))
+        for work, placement in started
+    ]
+    return Releases.all([running, *rows], yard.now + 1).in_order() if rows else running
 
 
 def _least(test: Callable[[int], bool], low: int, high: int) -> int:

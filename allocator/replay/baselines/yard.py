@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from allocator.domain import Cluster, Snapshot, Start, Workload
-from allocator.replay.baselines.releases import Releases, releases_of
+from allocator.replay.baselines.releases import Releases
 from allocator.topology import BoolArray, IntArray, Layout, build_layout, can_place, shape_of, suitable, tasks_per_node
 from allocator.topology.gang import WHOLE_POOL, group_nodes
 from allocator.topology.layout import GPUS, NEVER
@@ -24,12 +24,13 @@ Placement = Mapping[int, int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Resident:
-    """Running work, when it ends by its limit, and what it takes: amounts by resource of each node, shape (3, num_nodes)."""
+    """Running work, and what it takes: amounts by resource of each of its nodes, shape (3, num_nodes). `releases`: when its
+    limit gives that back."""
 
     work: Workload
-    end: int
     nodes: IntArray
     amounts: IntArray
+    releases: Releases
 
 
 class Yard:
@@ -46,7 +47,7 @@ class Yard:
     waiting, residents
         What waits, in the order of submission, and what runs, by id.
     ending
-        What runs, in the order of `Resident.end`, each as end and id.
+        What runs, in the order in which it ends by its limits, each as end and id.
     """
 
     layout: Layout
@@ -57,6 +58,7 @@ class Yard:
         self.waiting: list[Workload] = []
         self.residents: dict[str, Resident] = {}
         self.ending: list[tuple[int, str]] = []
+        self._queue: list[tuple[int, str]] = []
         self._seen: dict[str, Workload] = {}
         self._cluster: Cluster | None = None
         self._masks: dict[int, BoolArray] = {}
@@ -95,20 +97,22 @@ class Yard:
         self._cluster = cluster
         self.layout = build_layout(Snapshot(now=0, cluster=cluster, budgets=(), workloads=()))
         self.free = self.layout.capacity.copy()
-        self.waiting, self.residents, self.ending, self._seen, self._masks = [], {}, [], {}, {}
+        self.waiting, self._queue, self.residents, self.ending, self._seen, self._masks = [], [], {}, [], {}, {}
         self._groups = [group_nodes(self.layout, level)[0] for level in range(WHOLE_POOL, len(self.layout.levels))]
         self._wanted = bool((self.layout.deadline < NEVER).any())
 
     def _take_in(self, work: Workload) -> None:
         self._seen[work.id] = work
         if work.run is None:
-            insort(self.waiting, work, key=first_come)
+            place = bisect_left(self._queue, first_come(work))
+            self._queue.insert(place, first_come(work))
+            self.waiting.insert(place, work)
             return
         nodes = np.array([self.layout.index[name] for name in work.run.placement], dtype=np.int64)
-        resident = Resident(work, self._end_of(work), nodes, amounts_of(work, work.run.placement.values()))
-        self.residents[work.id] = resident
-        self.free[:, nodes] -= resident.amounts
-        insort(self.ending, (resident.end, work.id))
+        amounts, end = amounts_of(work, work.run.placement.values()), self._end_of(work)
+        self.residents[work.id] = Resident(work, nodes, amounts, Releases.of(end, nodes, amounts, len(self.layout.names)))
+        self.free[:, nodes] -= amounts
+        insort(self.ending, (end, work.id))
 
     def _end_of(self, work: Workload) -> int:
         """When running work ends by its limit; without a start time it has run since it was first seen."""
@@ -118,9 +122,7 @@ class Yard:
     def releases(self) -> Releases:
         """When what runs gives back what, by its time limits; what has outlived them may end any moment."""
         if self._releases is None:
-            residents = [self.residents[key] for _, key in self.ending]
-            rows = [(max(one.end, self.now + 1), one.nodes, one.amounts) for one in residents]
-            self._releases = releases_of(rows, len(self.layout.names))
+            self._releases = Releases.all([self.residents[key].releases for _, key in self.ending], self.now + 1)
         return self._releases
 
     def _forget(self, key: str) -> None:
@@ -128,11 +130,12 @@ class Yard:
         if work is None:
             return
         if work.run is None:
-            del self.waiting[bisect_left(self.waiting, first_come(work), key=first_come)]
+            place = bisect_left(self._queue, first_come(work))
+            del self._queue[place], self.waiting[place]
             return
         resident = self.residents.pop(key)
         self.free[:, resident.nodes] += resident.amounts
-        del self.ending[bisect_left(self.ending, (resident.end, key))]
+        del self.ending[bisect_left(self.ending, (int(resident.releases.ends[0]), key))]
 
     def kind(self, work: Workload) -> int:
         """A number for the kind of work: where one fits, others of its kind fit."""
