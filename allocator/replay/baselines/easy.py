@@ -139,7 +139,7 @@ def _releases(yard: Yard, started: Sequence[Planned]) -> Releases:
 
 
 def _least(test: Callable[[int], bool], low: int, high: int) -> int:
-    """The least number from `low` to below `high` that passes a test, as all above it do, looked for near `low`; else `high`."""
+    """The least number from `low` on that passes a test, as all above it do; `high` if none below does. `low` is a guess."""
     reach, step = low, 4
     while reach < high and not test(reach):
         low, reach, step = reach + 1, min(high, reach + step), 2 * step
