@@ -36,10 +36,10 @@ def cpu_seconds() -> float:
     return sum(os.times()[:4])
 
 
-def play(folder: Path) -> tuple[str, int, float, float]:
+def play(folder: Path) -> list[tuple[str, int, float, float]]:
     """Name, jobs, and seconds of CPU and wall clock, with reading the log and writing the default outputs.
 
-    AccaSim prepares what it writes in processes of its own: they count too.
+    AccaSim prepares what it writes in processes of its own. They count in the first row, and not in the second.
     """
     give_back_old_names()
     simulator_class = import_module("accasim.base.simulator_class")
@@ -48,17 +48,18 @@ def play(folder: Path) -> tuple[str, int, float, float]:
     os.chdir(folder)
     Path("accasim").mkdir(exist_ok=True)
     dispatcher = scheduler_class.EASYBackfilling(allocator_class.FirstFit())
-    cpu, wall = cpu_seconds(), time.perf_counter()
+    cpu, own, wall = cpu_seconds(), time.process_time(), time.perf_counter()
     simulator = simulator_class.Simulator(
         "log.swf", "system.json", dispatcher, RESULTS_FOLDER_NAME="accasim", LOG_LEVEL="ERROR"
     )
     simulator.start_simulation()
     for child in active_children():
         child.join()
-    spent = cpu_seconds() - cpu, time.perf_counter() - wall
+    cpu, own, wall = cpu_seconds() - cpu, time.process_time() - own, time.perf_counter() - wall
     jobs = sum(1 for line in Path("accasim/sched-log.swf").read_text(encoding="utf-8").splitlines() if line.strip())
-    return f"AccaSim {metadata.version('accasim')}, EASY", jobs, *spent
+    name = f"AccaSim {metadata.version('accasim')}, EASY"
+    return [(name, jobs, cpu, wall), ("of this, its main process", jobs, own, wall)]
 
 
 if __name__ == "__main__":
-    sys.stdout.write("\n" + json.dumps([play(Path(sys.argv[2]))]) + "\n")
+    sys.stdout.write("\n" + json.dumps(play(Path(sys.argv[2]))) + "\n")

@@ -43,8 +43,9 @@ def test_our_side_plays_all_jobs_to_their_end(tmp_path: Path, capsys: pytest.Cap
 
 def test_the_table_has_a_ratio_only_where_there_are_two() -> None:
     mine, part = Took("fifo_backfill", 100, 2.0, 4.0), Took("part", 100, 1.0, 2.0)
-    other = Took("AccaSim 1, EASY", 100, 4.0, 8.0)
-    assert "ratio of jobs per CPU second, ours to AccaSim: 2.00" in lines([mine, part, other])
+    other, main_process = Took("AccaSim 1, EASY", 100, 4.0, 8.0), Took("its main process", 100, 0.5, 8.0)
+    found = lines([mine, part, other, main_process])
+    assert "ratio of jobs per CPU second, ours to AccaSim: 2.00; of the second rows: 0.50" in found
     assert ABSENT in lines([mine, part])
     assert least([[mine, part], [mine._replace(cpu=1.5), part._replace(cpu=3.0)]]) == [mine._replace(cpu=1.5), part]
 
@@ -62,7 +63,7 @@ def test_without_accasim_only_ours_is_measured(monkeypatch: pytest.MonkeyPatch, 
         assert (folder / "trace.json").exists()
         assert (folder / "log.swf").exists()
         assert json.loads((folder / "system.json").read_text())["resources"] == {"node": 8}
-        return [Took("fifo_backfill", 30, 1.0, 1.0), Took("of this without files", 30, 0.5, 0.5)]
+        return [Took("fifo_backfill", 30, 1.0, 1.0), Took("of this, without files", 30, 0.5, 0.5)]
 
     monkeypatch.setattr(simulators, "find_spec", lambda name: None)
     monkeypatch.setattr(simulators, "in_child", child)
