@@ -12,12 +12,13 @@ READY  := $(VENV)/.ready
 DEMO   := build/demo
 WHEEL  := build/wheel
 SITE   := build/docs
+ENGINES_AGREE := tests/engines/test_brute_force.py tests/milp/test_agreement.py
 
 # Tests start hundreds of commands and several workers: all of them would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fuzz lint format types floors docs pictures wheel bench-smoke ci lock clean
+.PHONY: help setup demo test fuzz soak lint format types floors docs pictures wheel bench-smoke ci lock clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -53,7 +54,10 @@ test: $(READY)  ## all tests, with branch coverage of at least 90 %
 	@rm -f .coverage .coverage.*
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q --cov --cov-report=term
 
-fuzz: $(READY)  ## the long random runs (two hours or more)
+fuzz: $(READY)  ## 10,000 tiny epochs by all engines and brute force, and CP-SAT against MILP on all families
+	ALLOCATOR_FUZZ=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q -m fuzz $(ENGINES_AGREE)
+
+soak: $(READY)  ## all long random runs, for two hours or more
 	ALLOCATOR_FUZZ=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q -m fuzz
 
 lint: $(READY)  ## ruff: rules and format

@@ -14,7 +14,7 @@ from allocator.models.process import shared_process
 from tests.uncounted import uncounted
 
 FUZZ = os.environ.get("ALLOCATOR_FUZZ") == "1"
-"""True in the long runs of `make fuzz`."""
+"""True in the long runs of `make fuzz` and `make soak`."""
 
 T = TypeVar("T", bound=Callable[..., Any])
 
@@ -25,7 +25,7 @@ settings.load_profile("fuzz" if FUZZ else "test")
 
 
 def also_long(test: T) -> T:
-    """Mark a test with a short form and a long one: `make fuzz` selects the long one, every other run has the short one."""
+    """Mark a test with a short form and a long one: `make soak` selects the long one, every other run has the short one."""
     return pytest.mark.fuzz(test) if FUZZ else test
 
 
@@ -68,7 +68,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if FUZZ:
         return
     counted = set[str]()
-    skip = pytest.mark.skip(reason="a long fuzz run: make fuzz")
+    skip = pytest.mark.skip(reason="a long random run: make soak")
     for item in items:
         name = item.nodeid.partition("[")[0]
         if item.get_closest_marker("slow") or name in counted or is_hypothesis_test(getattr(item, "obj", None)):

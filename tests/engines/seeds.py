@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 FUZZ = os.environ.get("ALLOCATOR_FUZZ") == "1"
-"""True in the long runs of `make fuzz`."""
+"""True in the long runs of `make fuzz` and `make soak`."""
 
 LIMIT = 60.0
 """Seconds for one call. Far more than these instances need, so that a busy machine changes no answer."""
