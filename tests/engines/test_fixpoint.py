@@ -56,7 +56,7 @@ def second_thoughts(snapshot: Snapshot, decision: Decision, engine: str) -> dict
     return found
 
 
-@pytest.mark.parametrize("seeds", chunks(usual=80, long=3000, size=300 if FUZZ else 40))
+@pytest.mark.parametrize("seeds", chunks(usual=60, long=3000, size=300 if FUZZ else 30))
 def test_tiny_epochs_are_at_rest_after_a_decision(seeds: range) -> None:
     changed = dict.fromkeys(ENGINES, 0)
     for seed in seeds:

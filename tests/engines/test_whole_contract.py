@@ -49,7 +49,7 @@ def check(seed: int, snapshot: Snapshot, name: str, best: int | None) -> bool:
     return decision.solver.objective == best
 
 
-@pytest.mark.parametrize("seeds", chunks(usual=60, long=2000, size=200 if FUZZ else 30))
+@pytest.mark.parametrize("seeds", chunks(usual=40, long=2000, size=200 if FUZZ else 20))
 def test_no_engine_errs(seeds: range) -> None:
     good = dict.fromkeys(NAMES, 0)
     for seed in seeds:

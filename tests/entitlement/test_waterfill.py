@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from allocator.domain import Allocation
@@ -16,8 +16,6 @@ from allocator.entitlement.tree import build_tree
 from allocator.entitlement.waterfill import fill
 from tests.entitlement.cases import Case, H, a_case, a_child, usages, weights
 from tests.entitlement.reference import MILLI, Child, fill_pool, fill_set
-
-MANY = settings(max_examples=max(100, settings().max_examples))
 
 
 def flat(children: list[Child], gpus: int, horizon: int = H) -> tuple[list[int], Fraction | None]:
@@ -34,7 +32,6 @@ def flat(children: list[Child], gpus: int, horizon: int = H) -> tuple[list[int],
     return result.entitled[1:, 0].tolist(), None if level is None else level * unit
 
 
-@MANY
 @given(a_case())
 def test_agrees_with_the_reference(case: Case) -> None:
     result = case.fill()
@@ -93,7 +90,6 @@ children_lists = st.lists(a_child(), min_size=1, max_size=7)
 gpu_counts = st.one_of(st.integers(0, 40), st.integers(0, 10**5))
 
 
-@MANY
 @given(children_lists, gpu_counts)
 def test_nobody_waits_below_a_sibling_that_is_not_on_its_floor(children: list[Child], gpus: int) -> None:
     exact = fill_set(children, MILLI * gpus, H).exact
@@ -173,7 +169,6 @@ def test_a_chain_of_single_children_changes_nothing(case: Case, pick: int) -> No
     assert (stretched.fill().entitled == case.fill().entitled[origin]).all()
 
 
-@MANY
 @given(children_lists, gpu_counts, st.integers(1, 20))
 def test_more_capacity_takes_from_nobody(children: list[Child], gpus: int, more: int) -> None:
     before = fill_set(children, MILLI * gpus, H)
@@ -184,7 +179,6 @@ def test_more_capacity_takes_from_nobody(children: list[Child], gpus: int, more:
     assert all(b - a <= 1 for b, a in zip(milli, larger, strict=True))
 
 
-@MANY
 @given(children_lists, gpu_counts, st.integers(0, 6), st.integers(1, 20))
 def test_asking_for_more_gives_nobody_else_more(children: list[Child], gpus: int, who: int, more: int) -> None:
     greedy = who % len(children)

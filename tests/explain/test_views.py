@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocator.domain import Decision, Rejection, Snapshot, SnapshotError
@@ -108,6 +108,7 @@ def all_views(snap: Snapshot) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
+@settings(max_examples=settings().max_examples // 3)
 @given(st.integers(0, 1 << 30))
 def test_every_view_is_json_and_fits_a_page(seed: int) -> None:
     for view in all_views(tiny_snapshot(seed)):

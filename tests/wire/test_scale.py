@@ -33,6 +33,7 @@ def test_320_000_workloads() -> None:
     data = msgspec.json.encode(value)
     value["workloads"][-1]["tasks"] = -1
     value["workloads"][-2]["colour"] = "red"
+    del value["workloads"][: -NUM_WORKLOADS // 10], value["usage"]
     odd = msgspec.json.encode(value)
     del value
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -42,7 +43,7 @@ def test_320_000_workloads() -> None:
     assert len(snapshot.workloads) == NUM_WORKLOADS
     started = time.process_time()
     assert [rejection.workload for rejection in decode_snapshot(odd).rejected] == ["w319998", "w319999"]
-    assert time.process_time() - started < 20  # element by element; 3 s
+    assert time.process_time() - started < 5  # a tenth, element by element; 0.3 s
     started = time.process_time()
     assert len(encode_snapshot(snapshot)) > 50_000_000
     assert snapshot_digest(snapshot).startswith("sha256:")
