@@ -144,7 +144,10 @@ def charged_first(case: Case) -> Iterator[Violation]:
 
 def minimal(case: Case) -> Iterator[Violation]:
     """Ensures that no stop could be taken back with all the rest unchanged."""
-    held = case.after.held.sum(axis=1)
-    for row in np.flatnonzero(case.after.voluntary & case.returning(case.after.used)).tolist():
-        if not case.limited(row, held):
+    rows = np.flatnonzero(case.after.voluntary).tolist()
+    if not rows:
+        return
+    returning, held = case.returning(case.after.used), case.after.held.sum(axis=1)
+    for row in rows:
+        if returning[row] and not case.limited(row, held):
             yield Violation("minimal", case.id(row), "is stopped, but would still fit where it ran")

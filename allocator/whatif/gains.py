@@ -79,12 +79,12 @@ def _order(row: Document) -> tuple[float, str]:
 
 def _verdict(useful: Document, wait: Document, *, faster: bool) -> str:
     """What the two differences say, unless they contradict each other; of faster jobs only the wait is asked."""
-    signs = ({-_sign(wait)} if faster else {_sign(useful), -_sign(wait)}) - {0}
+    signs = ({-apart(wait)} if faster else {apart(useful), -apart(wait)}) - {0}
     return {1: "gains", -1: "loses"}[signs.pop()] if len(signs) == 1 else ""
 
 
-def _sign(row: Document) -> int:
-    """On which side of 0 the interval of the difference lies; 0: on neither."""
+def apart(row: Document) -> int:
+    """1 and -1 where the difference can be told from chance and is above or below 0; else 0."""
     low, high = row["difference_low"], row["difference_high"]
     if low is None or high is None:
         return 0

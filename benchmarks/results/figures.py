@@ -7,6 +7,7 @@ from typing import Any
 
 from allocator.replay.metrics import METRICS
 from allocator.replay.report import BY_NAME, show
+from allocator.whatif.gains import apart
 
 Found = Mapping[str, Any]
 """What `run_scenario` returns, and of its first variant `notes`, what the traces say of themselves by seed, `broken`, how many
@@ -50,14 +51,6 @@ def shown(row: Row) -> str:
     if number is not None and metric.name in COUNTED and number != round(number):
         return f"{number:,.1f}"
     return show(number, metric)
-
-
-def apart(row: Row) -> int:
-    """1 and -1 where the difference to the first row can be told from chance and is above or below 0; else 0."""
-    low, high = row["difference_low"], row["difference_high"]
-    if low is None or high is None:
-        return 0
-    return int(low > 0) - int(high < 0)
 
 
 def compared(row: Row) -> bool:

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from allocator.replay.metrics import METRICS
 from allocator.replay.report import BY_NAME, show
-from benchmarks.results.figures import PUBLISHED, Found, Row, apart, cells_of, shown, wins_of
+from allocator.whatif.gains import apart
+from benchmarks.results.figures import PUBLISHED, Found, Row, cells_of, shown, wins_of
 from benchmarks.results.studies import OURS, Size, Study
 from benchmarks.results.summary import listed, summary
 
