@@ -119,14 +119,19 @@ class Fleet:
             used[0] += more * gpus
             used[1] += more * cpus
             used[2] += more * memory
-            if self._open[name]:
-                self.idle[pool] -= more * gpus
-            else:
-                self.schedulable[pool] += more * gpus
+            self._count_use(name, pool, more * gpus)
 
     def _count(self, name: str, sign: int) -> None:
         """Add a node to the sums of its pool, or take it out of them."""
-        node, used = self._base[name], self.used[name][0]
-        self.schedulable[node.pool] += sign * (node.gpus if self._open[name] else used)
+        node = self._base[name]
         if self._open[name]:
-            self.idle[node.pool] += sign * (node.gpus - used)
+            self.schedulable[node.pool] += sign * node.gpus
+            self.idle[node.pool] += sign * node.gpus
+        self._count_use(name, node.pool, sign * self.used[name][0])
+
+    def _count_use(self, name: str, pool: str, gpus: int) -> None:
+        """Count GPUs in use: on an open node they are idle no longer, on a closed one they alone are schedulable."""
+        if self._open[name]:
+            self.idle[pool] -= gpus
+        else:
+            self.schedulable[pool] += gpus
