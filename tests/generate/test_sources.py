@@ -291,3 +291,4 @@ def test_the_whole_organisation() -> None:
         "Synthetic organisation trace: 75004 rows, 0 of them cannot be used",
         "75004 jobs in 28 days, offered load 1.062",
     )
+    assert decode_trace(encode_trace(trace)) == canonical_trace(trace)
