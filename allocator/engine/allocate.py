@@ -73,8 +73,8 @@ def allocate(
         What earlier calls for the same cluster have found (see `Session`). It saves time and never changes the answer, as long
         as nobody changes an object that stood in an earlier snapshot.
     explain
-        False leaves out what people read, for simulations: `waiting` holds only the gangs whose `entitled_since` the next
-        snapshot needs, `drains`, `allocations` and `warnings` are empty.
+        False leaves out what people read, for simulations: `waiting` holds only the gangs whose `entitled_since` changes,
+        `drains`, `allocations` and `warnings` are empty.
 
     Returns
     -------
@@ -168,28 +168,27 @@ class _Call:
             decision = self._decide(answers, rung, plan, score, notes)
             verdict = self._verify(decision)
             if verdict.ok:
-                decision = self._explain(plan, decision)
-                return replace(decision, timing=self._clock.timing())
+                explained = self._explain(plan, decision)
+                return replace(explained, solver=decision.solver, timing=self._clock.timing())
             notes.append(f"{rung.engine}: refused by the verifier: {'; '.join(map(str, verdict.violations[:3]))}")
             logger.error("%s", notes[-1])
         raise InfeasibleError("no rung passes the verifier: " + " | ".join(notes))
 
     def _verify(self, decision: Decision) -> Verdict:
         """What the verifier says of a decision; asked once if nothing but the notes on the search has changed."""
-        judged = replace(decision, solver=replace(decision.solver, notes=()))
-        if self._judged is None or self._judged[0] != judged:
+        if self._judged is None or _without_notes(self._judged[0]) != _without_notes(decision):
             with self._clock.step("verify"):
-                self._judged = judged, verify(self._ent.snapshot, decision, self._ent)
+                self._judged = decision, verify(self._ent.snapshot, decision, self._ent)
         return self._judged[1]
 
     def _explain(self, plan: Plan, decision: Decision) -> Decision:
-        """The decision with its reasons. They depend on what is done and on how the search ended: those of the answer that was
-        got ready hold for the last one too, if it is the same."""
+        """The decision with its reasons, perhaps with an earlier report of the search: they depend on what is done and on how it
+        ended, so that those of the answer that was got ready hold for the last one too, if it is the same."""
         asked = plan, decision.solver.status
         if self._explained is None or self._explained[0] != asked:
             with self._clock.step("explain"):
                 self._explained = asked, self._annotated(self._ent, decision)
-        return replace(self._explained[1], solver=decision.solver)
+        return self._explained[1]
 
     def _by_score(self, answers: Answers) -> Iterator[tuple[Rung, Plan, Score]]:
         """The rungs by their score after the last pass, keep before its equals: a change must strictly lower the score.
@@ -241,6 +240,11 @@ class _Call:
         notes = notes + refuted
         report = _report(self._problem, named, answers, score, absolute, self._gap, self._seed, notes)
         return decision_of(self._ent, plan, self._digest, report, {})
+
+
+def _without_notes(decision: Decision) -> Decision:
+    """All of a decision but the notes on the search."""
+    return replace(decision, solver=replace(decision.solver, notes=()))
 
 
 def _rungs(answers: Answers) -> list[Rung]:

@@ -141,7 +141,7 @@ class _WayHome:
 
     def _order(self, row: int, near: bool, room: IntArray) -> list[int]:
         """Nodes with room: those in its old domains first, if that is asked for; then those where it lies, then the fullest."""
-        nodes = np.flatnonzero(room)
+        nodes = room.nonzero()[0]
         homes = self._in_old_domains(old_place(self.ent, row), nodes) if near else ()
         away = -sum((home.astype(np.int64) for home in homes), start=np.zeros(len(nodes), dtype=np.int64))
         moved = ~np.isin(nodes, list(self.starts[row].placement), kind="table")

@@ -87,7 +87,7 @@ def _charge(states: States, plan: Plan) -> Plan:
     ent = states.ent
     works, starts, promotions = ent.works, dict(plan.starts), set(plan.promotions)
     rows = [row for row, start in starts.items() if not start.charged and works.promise[row] > 0]
-    rows += [row for row in np.flatnonzero(works.promotable).tolist() if row not in plan.stops and row not in promotions]
+    rows += [row for row in works.promotable.nonzero()[0].tolist() if row not in plan.stops and row not in promotions]
     if not rows:
         return plan
     room = Room(states.after(plan))
@@ -144,7 +144,7 @@ def _waiting(ent: Entitlement, room: Room) -> IntArray:
     """Candidates that wait, ascending."""
     waits = ent.works.candidate.copy()
     waits[list(room.placement)] = False
-    return np.flatnonzero(waits)
+    return waits.nonzero()[0]
 
 
 def _by_claim(ent: Entitlement, rows: IntArray) -> IntArray:

@@ -6,8 +6,6 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from allocator.entitlement import Entitlement
 from allocator.entitlement.forced import UNFORCED
 from allocator.epoch import EpochProblem, EpochSolution
@@ -29,7 +27,7 @@ class Plan:
 
 def forced_rows(ent: Entitlement) -> frozenset[int]:
     """Running work that must stop."""
-    return frozenset(np.flatnonzero(ent.works.forced != UNFORCED).tolist())
+    return frozenset((ent.works.forced != UNFORCED).nonzero()[0].tolist())
 
 
 def plan_of(problem: EpochProblem, solution: EpochSolution) -> Plan:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-import numpy as np
-
 from allocator.domain import (
     BrokenContract,
     Decision,
@@ -42,7 +40,7 @@ def decision_of(ent: Entitlement, plan: Plan, digest: str, solver: SolverReport,
         ),
         renewals=tuple(
             Renewal(workload=ent.snapshot.workloads[row].id, protected_until=int(ent.works.protected_until[row]))
-            for row in np.flatnonzero(ent.works.renewed).tolist()
+            for row in ent.works.renewed.nonzero()[0].tolist()
         ),
         reservations=reservation_rows(ent, plan.starts.keys()),
         lapsing=ent.lapsing,

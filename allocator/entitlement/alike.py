@@ -60,6 +60,6 @@ def _users(ent: Entitlement) -> IntArray:
     """A number for the user of each candidate of the express lane, which counts by user; -1 for all others."""
     user = np.full(len(ent.works.leaf), -1, dtype=np.int64)
     known: dict[str | None, int] = {}
-    for row in np.flatnonzero(ent.works.express).tolist():
+    for row in ent.works.express.nonzero()[0].tolist():
         user[row] = known.setdefault(ent.snapshot.workloads[row].user, len(known))
     return user

@@ -78,7 +78,7 @@ class _Arranger:
         for row in self.ahead:
             ahead[row], since[row] = True, self.facts.snapshot.workloads[row].entitled_since or 0
         waits = self.facts.gang & contract.waiting_before & ~contract.running & self.facts.placeable & (since > 0)
-        rows = np.flatnonzero(waits | ahead)
+        rows = (waits | ahead).nonzero()[0]
         order: list[int] = rows[np.lexsort((rows, contract.submit[rows], since[rows]))].tolist()
         return order
 
@@ -150,7 +150,7 @@ class _Arranger:
         if not path:
             return False
         held = np.zeros(len(tree), dtype=np.int64)
-        for other in np.flatnonzero(contract.held_before & contract.charged_before & (places.leaf != NO_LEAF)).tolist():
+        for other in (contract.held_before & contract.charged_before & (places.leaf != NO_LEAF)).nonzero()[0].tolist():
             held[list(tree.path(int(places.leaf[other])))] += contract.held_gpus[other]
         for other in (*self.kept, row):
             held[list(tree.path(int(places.leaf[other])))] += contract.gpus[other]
@@ -196,7 +196,7 @@ class _Arranger:
         if self._firm is None:
             contract = self.facts.contract
             firm = contract.running & ~(contract.fresh & ~contract.ordered) & (contract.forced == UNFORCED)
-            firm[[row for row in np.flatnonzero(firm).tolist() if self._may_stop(row)]] = False
+            firm[[row for row in firm.nonzero()[0].tolist() if self._may_stop(row)]] = False
             self._firm = contract.placements.in_turn(
                 firm, contract.terminating, contract.ordered, contract.columns.shape, len(self.facts.layout.names)
             )
@@ -238,7 +238,7 @@ class _Arranger:
         return Arrangement(tuple(found), renewed, lapsing, self.available, limit, own)
 
     def _explained(self, one: Reserved) -> Reserved:
-        rows = np.flatnonzero(self.planner.releases.row == one.start)
+        rows = (self.planner.releases.row == one.start).nonzero()[0]
         works, index = self.facts.snapshot.workloads, self.facts.layout.index
         runs = ((row, works[row].run) for row in rows.tolist())
         ends = [row for row, run in runs if run is not None and any(one.usable[index[name]] for name in run.placement)]
@@ -249,7 +249,7 @@ def _just_started(facts: Facts) -> dict[int, Reserved]:
     """Entitled large gangs that have started at this very instant, by row: others are still planned around them, as before."""
     contract, layout, found = facts.contract, facts.layout, dict[int, Reserved]()
     started = contract.fresh & (contract.start <= facts.snapshot.now) & contract.charged & facts.gang
-    for row in np.flatnonzero(started).tolist():
+    for row in started.nonzero()[0].tolist():
         work = facts.snapshot.workloads[row]
         if work.run is None or work.entitled_since is None:
             continue

@@ -80,9 +80,9 @@ def _latched_first(columns: Columns, now: int, queue: IntArray) -> IntArray:
 def _impossible(snapshot: Snapshot, places: Places, health: list[Health], kind: IntArray) -> dict[int, tuple[str, str]]:
     """What can never start as it is, with reason and detail: work that is no leaf's, and what fits no healthy cluster."""
     hopeless = np.array([verdict.impossible is not None for verdict in health], dtype=bool)[kind]
-    found = ((row, health[kind[row]].impossible) for row in np.flatnonzero(hopeless).tolist())
+    found = ((row, health[kind[row]].impossible) for row in hopeless.nonzero()[0].tolist())
     never = {row: why for row, why in found if why is not None}
-    for row in np.flatnonzero(places.orphan | (places.leaf == NO_LEAF)).tolist():
+    for row in (places.orphan | (places.leaf == NO_LEAF)).nonzero()[0].tolist():
         allocation = snapshot.workloads[row].allocation
         detail = f"allocation {allocation!r} is unknown or has children; name a leaf of the budgets"
         never[row] = (Reason.INVALID_REQUEST.value, detail)

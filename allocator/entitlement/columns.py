@@ -141,7 +141,7 @@ def _columns(works: tuple[Workload, ...], numbering: Numberings, like: Columns |
         table, cells = _read(works, numbering), _cells(enumerate(works), numbering)
     else:
         before = _rows_before(works, like)
-        new = np.flatnonzero(before < 0).tolist()
+        new = (before < 0).nonzero()[0].tolist()
         table = _beside(like.table, before, _read([works[row] for row in new], numbering))
         cells = _cells_beside(like, before, _cells(((row, works[row]) for row in new), numbering))
     table.setflags(write=False)

@@ -206,7 +206,7 @@ def _read_stops(columns: Columns, layout: Layout, now: int) -> _Stops:
     num = len(columns.works)
     no, pool, gpus = np.zeros(num, dtype=bool), np.full(num, -1, dtype=np.int64), np.zeros(num, dtype=np.int64)
     stops = _Stops(no, no.copy(), no.copy(), pool, gpus)
-    for row in np.flatnonzero(columns.stopped_at == now).tolist():
+    for row in (columns.stopped_at == now).nonzero()[0].tolist():
         stop = columns.works[row].stopped
         if stop is None or stop.pool not in layout.pools:
             continue
@@ -241,5 +241,5 @@ def _lost_orders(works: Sequence[Workload], layout: Layout, terminating: BoolArr
             for name, tasks in work.run.placement.items():
                 to[:, layout.index[name]] += np.array(shape_of(work)) * tasks
     short = layout.overdue & (used + late > layout.capacity).any(axis=0)
-    runs = ((row, works[row].run) for row in np.flatnonzero(ordered).tolist())
+    runs = ((row, works[row].run) for row in ordered.nonzero()[0].tolist())
     return [row for row, run in runs if run is not None and any(short[layout.index[name]] for name in run.placement)]

@@ -13,7 +13,7 @@ from allocator.entitlement.columns import NONE
 from allocator.entitlement.contract import Contract
 from allocator.entitlement.entitled import level_ranks
 from allocator.entitlement.model import Entitlement
-from allocator.entitlement.places import NO_LEAF, Places
+from allocator.entitlement.places import Places
 from allocator.entitlement.requests import request_of
 from allocator.entitlement.spreads import SpreadCosts
 from allocator.entitlement.tree import BudgetTree, frozen
@@ -72,26 +72,32 @@ def step_cost(weight: Fraction, policy: Policy) -> Fraction:
     return weight * policy.planning_step * UNIT
 
 
+def _rounded_cost(weight: Fraction, policy: Policy, gpus: int = 1) -> int:
+    """The same for so many GPUs, rounded once."""
+    above, below = weight.numerator * policy.planning_step * UNIT * gpus, weight.denominator
+    return (2 * above + below) // (2 * below)
+
+
 def idle_cost(policy: Policy) -> int:
     """Cost per GPU of an accepting node that no task uses."""
-    return round_half_up(step_cost(policy.weights.idle, policy))
+    return _rounded_cost(policy.weights.idle, policy)
 
 
 def express_cost(policy: Policy, gpus: int) -> int:
     """Cost of a lane candidate of so many GPUs that waits."""
-    return round_half_up(step_cost(policy.weights.express, policy) * gpus)
+    return _rounded_cost(policy.weights.express, policy, gpus)
 
 
 def fragmentation_cost(policy: Policy) -> int:
     """Cost per GPU of min(placed, left free) where something that was wholly free is broken up."""
-    return round_half_up(step_cost(policy.weights.fragmentation, policy))
+    return _rounded_cost(policy.weights.fragmentation, policy)
 
 
 def lost_costs(contract: Contract, policy: Policy, now: int) -> tuple[IntArray, IntArray]:
     """GPU-seconds that a stop of each run throws away, and its cost; 0 for waiting work. Shape (num_workloads,) each."""
     columns = contract.columns
     lost, cost = np.zeros_like(columns.gpus), np.zeros_like(columns.gpus)
-    rows = np.flatnonzero(columns.running)
+    rows = columns.running.nonzero()[0]
     lost[rows] = _lost(contract, now)[rows]
     cost[rows] = _stop_costs(contract, lost, policy)[rows]
     return lost, cost
@@ -134,13 +140,13 @@ def order_costs(
     leaf = places.leaf
     rank = np.zeros(len(leaf), dtype=np.int64)
     count = np.ones(len(leaf), dtype=np.int64)
-    rows = np.flatnonzero(ranked & (contract.min_runtime > 0))
+    rows = (ranked & (contract.min_runtime > 0)).nonzero()[0]
     order = rows[np.lexsort((rows, contract.submit[rows], -contract.priority[rows], leaf[rows]))]
-    first = np.diff(leaf[order], prepend=NO_LEAF - 1).nonzero()[0]  # where each leaf begins
-    size = np.diff(first, append=len(order))
-    rank[order] = np.arange(len(order)) - np.repeat(first, size)
-    count[order] = np.repeat(size, size)
-    rows = np.flatnonzero(ranked & (contract.min_runtime == 0))
+    in_leaf = leaf[order]
+    first, stop = in_leaf.searchsorted(in_leaf), in_leaf.searchsorted(in_leaf, side="right")
+    rank[order] = np.arange(len(order)) - first
+    count[order] = stop - first
+    rows = (ranked & (contract.min_runtime == 0)).nonzero()[0]
     amount = np.broadcast_to(used[:, np.newaxis], tree.share.shape)
     level = level_ranks(leaf[rows], places.home[rows], amount, tree.share)
     order = rows[np.lexsort((rows, contract.submit[rows], contract.gpus[rows], level))]
@@ -178,7 +184,8 @@ def spread_of_runs(entitlement: Entitlement) -> IntArray:
     places, works = entitlement.placements, entitlement.works
     spread = np.zeros(len(works.gpus), dtype=np.int64)
     row, node = places.row[places.present], places.node[places.present]
-    gangs = np.flatnonzero(np.bincount(row, minlength=len(spread)) > 1)
+    several = np.bincount(row, minlength=len(spread)) > 1
+    gangs = several.nonzero()[0]
     if not len(gangs):
         return frozen(spread)
     code = works.request[gangs] * len(entitlement.layout.pools) + works.run_pool[gangs]
@@ -186,8 +193,8 @@ def spread_of_runs(entitlement: Entitlement) -> IntArray:
     prices = [spread_costs(entitlement, one, int(works.run_pool[one])) for one in gangs[first].tolist()]
     levels = entitlement.layout.domain
     costs, fewest = np.array(prices, dtype=np.int64).reshape(-1, 2, len(levels))[kind].transpose(1, 2, 0)
-    several = np.isin(row, gangs)
-    gang, node = np.searchsorted(gangs, row[several]), node[several]
+    of_gang = several[row]
+    gang, node = gangs.searchsorted(row[of_gang]), node[of_gang]
     for price, least, domain in zip(costs, fewest, levels, strict=True):
         if not price.any():
             continue

@@ -55,11 +55,14 @@ def queue_order(contract: Contract, leaf: IntArray, members: BoolArray) -> IntAr
 
     Rows are sorted by id, so a stable sort breaks ties by id.
     """
-    rows = np.flatnonzero(members)
-    by_submit = rows[np.argsort(contract.submit[rows], kind="stable")]
+    rows = members.nonzero()[0]
+    by_submit = rows[contract.submit[rows].argsort(kind="stable")]
+    priority = contract.priority[by_submit]
+    if not len(rows) or priority.min() == priority.max():
+        return by_submit
     place = np.arange(len(rows))
     places_of_leaf = np.argsort(leaf[by_submit], kind="stable")
-    by_priority = np.lexsort((place, -contract.priority[by_submit], leaf[by_submit]))
+    by_priority = np.lexsort((place, -priority, leaf[by_submit]))
     order = np.empty_like(by_submit)
     order[places_of_leaf] = by_submit[by_priority]
     return order

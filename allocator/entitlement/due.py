@@ -49,7 +49,7 @@ class _Clearing:
         self.firm = layout.capacity.copy()
         self.price = np.zeros(len(layout.names), dtype=np.int64)
         leaves = np.zeros_like(layout.capacity)
-        for row in np.flatnonzero(contract.running & ~gone).tolist():
+        for row in (contract.running & ~gone).nonzero()[0].tolist():
             for node, use in self._use_of(row).items():
                 if self.stoppable[row]:
                     self.use.setdefault(node, {})[row] = use
@@ -61,7 +61,7 @@ class _Clearing:
         self.firm -= leaves
         self.firm[:, layout.overdue] = 0
         self.stopped: set[int] = set()
-        self.stays = {row for row in np.flatnonzero(contract.running & ~gone).tolist() if facts.places.leaf[row] != NO_LEAF}
+        self.stays = {row for row in (contract.running & ~gone).nonzero()[0].tolist() if facts.places.leaf[row] != NO_LEAF}
 
     def _use_of(self, row: int) -> dict[int, IntArray]:
         work = self.facts.snapshot.workloads[row]
@@ -77,7 +77,7 @@ class _Clearing:
             return one
         usable = one.usable & (layout.deadline >= self.facts.snapshot.now + one.promise)
         room = np.where(usable, tasks_per_node(np.maximum(self.firm, 0), shape_of(work)), 0)
-        whole = np.flatnonzero(room >= -(-work.tasks // one.nodes))
+        whole = (room >= -(-work.tasks // one.nodes)).nonzero()[0]
         elsewhere = ~np.isin(whole, self._old_nodes(one.row))
         order = whole[np.lexsort((whole, elsewhere, self.price[whole]))]
         for count in (one.nodes, *range(one.nodes + 1, len(order) + 1)):

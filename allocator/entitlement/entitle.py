@@ -280,7 +280,7 @@ def _claims(policy: Policy, contract: Contract, places: Places, claimants: Claim
     return Claims(
         places=places,
         gpus=contract.gpus,
-        counted=np.flatnonzero(claimants.funded),
+        counted=claimants.funded.nonzero()[0],
         express=claimants.express,
         gang=large_gangs(contract.gpus, places.home, market.installed, policy),
         usage=market.usage,
@@ -293,7 +293,7 @@ def _licensed(policy: Policy, contract: Contract, places: Places, market: Market
     """Work that may be stopped for the sake of shares: uncharged, or of a leaf that holds more than its entitlement."""
     if policy.preempt_under_entitlement:
         return np.ones(len(contract.gpus), dtype=bool)
-    rows = np.flatnonzero(contract.running & contract.charged)
+    rows = (contract.running & contract.charged).nonzero()[0]
     licensed = contract.running.copy()
     licensed[rows] = (MILLI * market.held > market.entitled)[places.leaf[rows], contract.run_pool[rows]]
     return licensed

@@ -19,7 +19,7 @@ def lane_room(contract: Contract, installed: IntArray, policy: Policy) -> IntArr
     """GPUs that the lane of each pool had left just before `now`, shape (num_pools,)."""
     share = policy.express.pool_share
     limit = np.maximum(LEAST_ROOM, installed * share.numerator // share.denominator)
-    rows = np.flatnonzero(_in_lane(contract))
+    rows = _in_lane(contract).nonzero()[0]
     taken = np.zeros_like(limit)
     np.add.at(taken, contract.held_pool[rows], contract.held_gpus[rows])
     room: IntArray = np.maximum(limit - taken, 0)
@@ -44,7 +44,7 @@ def lane_candidates(
     works, lane = snapshot.workloads, snapshot.policy.express
     chosen = np.zeros(len(works), dtype=bool)
     left = room.tolist()
-    by_user = Counter(works[row].user for row in np.flatnonzero(_in_lane(contract)).tolist())
+    by_user = Counter(works[row].user for row in _in_lane(contract).nonzero()[0].tolist())
     short = (contract.min_runtime > 0) & (contract.min_runtime <= lane.min_runtime)  # few are left to be looked at one by one
     for row in queue[(short & contract.waiting_before & placeable)[queue]].tolist():
         work, gpus, pool = works[row], int(contract.gpus[row]), home[row]

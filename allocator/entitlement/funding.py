@@ -33,7 +33,9 @@ def read_funds(contract: Contract, places: Places, tree: BudgetTree, budget: Int
     `available_before` is what was left before the promises made at `now`.
     """
     counts = contract.protected & (contract.forced == UNFORCED)
-    old, both = np.hsplit(_outstanding(contract, places.leaf, counts, tree, budget.shape[1], now), 2)
+    num_pools = budget.shape[1]
+    outstanding = _outstanding(contract, places.leaf, counts, tree, num_pools, now)
+    old, both = outstanding[:, :num_pools], outstanding[:, num_pools:]
     before, after = (np.where(budget == NO_BUDGET, 0, np.maximum(0, budget - usage - promised)) for promised in (old, both))
     return Funds(budget=budget, outstanding=both, available=after, available_before=before)
 
@@ -42,7 +44,7 @@ def budgets(tree: BudgetTree, installed: IntArray, policy: Policy) -> IntArray:
     """Budget of each vertex, NO_BUDGET where it does not fund: its part of the window behind and the promises ahead."""
     span = effective_window(policy) + policy.protection_cap
     budget = np.full(tree.share.shape, NO_BUDGET, dtype=np.int64)
-    for vertex in np.flatnonzero(tree.funds).tolist():
+    for vertex in tree.funds.nonzero()[0].tolist():
         for pool, gpus in enumerate(installed.tolist()):
             share = tree.path_share(vertex, pool)
             budget[vertex, pool] = share.numerator * gpus * span // share.denominator
@@ -77,7 +79,7 @@ def promises(
     """
     promise = ordinary_promise(contract.min_runtime, policy)
     leaf, home = places.leaf, places.home
-    for row in np.flatnonzero(contract.last_try & (leaf != NO_LEAF) & (home != NO_POOL)).tolist():
+    for row in (contract.last_try & (leaf != NO_LEAF) & (home != NO_POOL)).nonzero()[0].tolist():
         longest = min(works[row].max_runtime or LAST_TRY_RUNTIME, LAST_TRY_RUNTIME)
         cost = int(contract.gpus[row]) * longest
         if all(cost <= available[vertex, home[row]] for vertex in tree.funding_path(leaf[row])):

@@ -93,7 +93,7 @@ class LeaseBook:
     def lapsing(self, renewed: dict[int, int]) -> tuple[Lapse, ...]:
         """All leases that are protected after the renewals: when they lapse, and whether they would be renewed now."""
         contract, found = self.contract, []
-        for row in np.flatnonzero(contract.columns.renew & contract.running).tolist():
+        for row in (contract.columns.renew & contract.running).nonzero()[0].tolist():
             work = self.snapshot.workloads[row]
             held = contract.charged[row] and not contract.terminating[row] and contract.forced[row] == UNFORCED
             protected = contract.protected[row] and not (contract.fresh[row] and contract.start[row] > self.snapshot.now)
@@ -128,7 +128,7 @@ def open_book(facts: Facts, available: IntArray, planner: Planner) -> LeaseBook:
     held = MILLI * facts.market.held
     limits = {vertex.id: vertex.interactive_limit for vertex in snapshot.budgets if vertex.interactive_limit is not None}
     renewed = np.zeros(len(tree), dtype=np.int64)
-    for row in np.flatnonzero(contract.columns.renew & contract.running).tolist():
+    for row in (contract.columns.renew & contract.running).nonzero()[0].tolist():
         if is_renewed(snapshot, contract, row) and places.leaf[row] != NO_LEAF:
             renewed[list(tree.path(int(places.leaf[row])))] += contract.gpus[row]
     return LeaseBook(
@@ -140,7 +140,7 @@ def open_book(facts: Facts, available: IntArray, planner: Planner) -> LeaseBook:
 def _owed_then(facts: Facts) -> IntArray:
     """What every vertex would be entitled to if no lease were under a promise, in 1/1000 GPU."""
     contract, places, market, tree = facts.contract, facts.places, facts.market, facts.tree
-    leases = np.flatnonzero(contract.columns.renew & contract.protected_before)
+    leases = (contract.columns.renew & contract.protected_before).nonzero()[0]
     if not len(leases):
         return market.entitled
     held = np.zeros_like(market.floor)

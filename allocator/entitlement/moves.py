@@ -45,7 +45,7 @@ def movable(ent: Entitlement, contract: Contract, placeable: BoolArray) -> BoolA
     found = np.zeros(len(ent.snapshot.workloads), dtype=np.bool_)
     kinds = _gangs(ent, contract)
     wanted = _wanted_nodes(ent, contract, kinds) if kinds else np.zeros(len(ent.layout.names), dtype=np.bool_)
-    for row in np.flatnonzero(ent.works.stoppable & placeable).tolist() if kinds else ():
+    for row in (ent.works.stoppable & placeable).nonzero()[0].tolist() if kinds else ():
         work = ent.snapshot.workloads[row]
         assert work.run is not None
         nodes = np.array(sorted(ent.layout.index[name] for name in work.run.placement), dtype=np.int64)
@@ -60,7 +60,7 @@ def _gangs(ent: Entitlement, contract: Contract) -> list[list[int]]:
     works, largest = ent.works, int(ent.layout.capacity[GPUS].max(initial=0))
     rows = [
         row
-        for row in np.flatnonzero(works.entitled & contract.waiting_before & (works.promise > 0)).tolist()
+        for row in (works.entitled & contract.waiting_before & (works.promise > 0)).nonzero()[0].tolist()
         if (work := ent.snapshot.workloads[row]).tasks > 1 and (_level(work) is not None or work.gpus > largest)
     ]
     kinds: dict[tuple[object, ...], list[int]] = {}
@@ -116,7 +116,7 @@ def _wanted_nodes(ent: Entitlement, contract: Contract, kinds: Sequence[Sequence
         domain, least, most = _domains(ent, work)
         held = np.bincount(domain, weights=np.minimum(room, work.tasks))
         missing = np.maximum(least - np.bincount(domain, weights=np.minimum(free, work.tasks)), 0)
-        enough = np.flatnonzero(held >= least)
+        enough = (held >= least).nonzero()[0]
         nearest = enough[np.lexsort((enough, missing[enough]))][: most * len(rows)]
         wanted |= np.isin(domain, nearest) & (room > 0)
     return wanted

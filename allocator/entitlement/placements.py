@@ -35,7 +35,7 @@ class Placements:
     def of(self, row: int) -> tuple[IntArray, IntArray]:
         """Nodes on which a workload lies now, ascending, and its tasks there."""
         start, stop = np.searchsorted(self.row, (row, row + 1))
-        here = slice(start, stop) if self.present[start:stop].all() else start + np.flatnonzero(self.present[start:stop])
+        here = slice(start, stop) if self.present[start:stop].all() else start + self.present[start:stop].nonzero()[0]
         return self.node[here], self.tasks[here]
 
     def on_nodes(self, rows: BoolArray, shape: IntArray, num_nodes: int) -> IntArray:
@@ -45,6 +45,8 @@ class Placements:
         """
         held = np.zeros((len(shape), num_nodes), dtype=np.int64)
         chosen = (self.present & rows[self.row]).nonzero()[0]
+        if not len(chosen):
+            return held
         row, node, tasks = self.row[chosen], self.node[chosen], self.tasks[chosen]
         for total, each in zip(held, shape[:, row], strict=True):
             if each.any():

@@ -73,7 +73,7 @@ def warnings_of(tree: BudgetTree, layout: Layout, leaf: IntArray, alarm: BoolArr
     """What people should know about budgets and promises; `alarm` is True for pools whose promises fill them."""
     for stray in tree.orphans:
         yield f"work of {stray!r} runs, which is no leaf of the budgets: it keeps its promise under a vertex of share zero"
-    for vertex in np.unique(leaf[leaf != NO_LEAF]).tolist():
+    for vertex in sorted(set(leaf.tolist()) - {NO_LEAF}):
         if not tree.funding_path(vertex) and vertex not in tree.orphans.values():
             yield f"no vertex on the path of {tree.ids[vertex]!r} holds a budget: its work is always funded"
     for pool, name in enumerate(layout.pools):

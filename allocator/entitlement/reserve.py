@@ -156,7 +156,7 @@ class Planner:
                 continue
             start = max(one.start, self.now)
             in_time = one.usable & (self.releases.node <= start) & (self.layout.deadline >= start + one.promise)
-            nodes = np.flatnonzero(in_time)
+            nodes = in_time.nonzero()[0]
             nodes = nodes[np.lexsort((nodes, order[nodes]))]
             spare = 0 if one.segmented else max(0, self.free_at(one, start) - one.nodes)
             while spare and self._free_after(one, start, _without(in_time, nodes[:spare])) < one.nodes:

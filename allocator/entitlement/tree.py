@@ -155,7 +155,7 @@ class BudgetTree:
     def sum_up(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Subtree sums of values by vertex, shape (num_vertices, ...), as a new array."""
         running = np.zeros((len(values) + 1, *values.shape[1:]), dtype=values.dtype)
-        np.cumsum(values[self.subtrees.order], axis=0, out=running[1:])
+        values[self.subtrees.order].cumsum(axis=0, out=running[1:])
         total: npt.NDArray[Any] = running[self.subtrees.stop] - running[self.subtrees.start]
         return total
 

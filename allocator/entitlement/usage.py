@@ -70,8 +70,9 @@ def window_usage(
     own = np.zeros((len(tree), 2 * num_pools), dtype=np.int64)
     np.add.at(own, (spells.vertex, spells.pool + num_pools * ~spells.charged), _measure(spells, half_life, now))
     total = tree.sum_up(own)
-    charged, uncharged = np.hsplit(total if half_life is None else _rounded(total), 2)
-    return frozen(charged), frozen(uncharged)
+    if half_life is not None:
+        total = _rounded(total)
+    return frozen(total[:, :num_pools]), frozen(total[:, num_pools:])
 
 
 def _record_spells(records: Sequence[UsageRecord], tree: BudgetTree, pools: Sequence[str]) -> _Spells:

@@ -11,6 +11,7 @@ instead of sorting: fill without clips, and whichever side is cut by more, the f
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd
@@ -145,7 +146,7 @@ def fill(
         alarm = np.asarray((low >= capacity_milli) & (high > capacity_milli) & (low > 0), dtype=np.bool_)
         siblings, filled = siblings.first(num_pools), filled.first(num_pools)
         level[1:], interior[1:] = siblings.spread(_levels(siblings, filled)), filled.interior
-    entitled, owed = (frozen(half.copy()) for half in np.hsplit(given, 2))
+    entitled, owed = (frozen(half.copy()) for half in (given[:, :num_pools], given[:, num_pools:]))
     return FillResult(entitled=entitled, owed=owed, level=frozen(level), interior=frozen(interior), alarm=frozen(alarm))
 
 
@@ -285,7 +286,7 @@ def _levels(siblings: _Siblings, filled: _Filled) -> ObjectArray:
     heavy = siblings.weight > 0
     inside = siblings.any(filled.interior)
     level: ObjectArray = np.full(inside.shape, None, dtype=object)
-    for group, pool in np.argwhere(inside).tolist():
+    for group, pool in _places(inside):
         weight = siblings.unit * int(filled.weights[group, pool])
         level[group, pool] = Fraction(int(filled.pull[group, pool]), weight)
     demanded = siblings.any(heavy & (siblings.high > 0))
@@ -309,6 +310,12 @@ def _whole(siblings: _Siblings, numerator: Integers, scale: Integers, free: Bool
     return whole
 
 
+def _places(mask: BoolArray) -> Iterator[tuple[int, int]]:
+    """Row and column wherever it is True."""
+    row, column = mask.nonzero()
+    return zip(row.tolist(), column.tolist(), strict=True)
+
+
 def _rank(group: IntArray) -> IntArray:
     """Position of each element among its equals in a sorted array."""
     return np.arange(len(group)) - np.searchsorted(group, group)
@@ -326,10 +333,11 @@ def _levels_at_bounds(siblings: _Siblings, rising: BoolArray, given: Integers, b
     hungry = siblings.any(short)
     reached = siblings.span * given + siblings.unit * siblings.usage
     # The highest is the least of the negatives.
-    sign = np.where(siblings.spread(hungry), 1, -1)
-    least = _least_ratios(siblings, sign * reached, np.where(siblings.spread(hungry), short, rising))
-    for group, pool in np.argwhere(bound).tolist():
-        level[group, pool] = abs(least.get((group, pool), Fraction(0)))
+    wants, nothing = siblings.spread(hungry), Fraction(0)
+    least = _least_ratios(siblings, np.where(wants, reached, -reached), np.where(wants, short, rising))
+    for group, pool in _places(bound):
+        ratio = least.get((group, pool), nothing)
+        level[group, pool] = -ratio if ratio.numerator < 0 else ratio
 
 
 def _least_ratios(siblings: _Siblings, numerator: Integers, mask: BoolArray) -> dict[tuple[int, int], Fraction]:
@@ -344,8 +352,8 @@ def _least_ratios(siblings: _Siblings, numerator: Integers, mask: BoolArray) -> 
     near = mask & (whole == siblings.spread(best))
     exact = near & (numerator == whole * weight)
     settled = siblings.any(exact)
-    least = {(group, pool): Fraction(int(best[group, pool])) for group, pool in np.argwhere(settled).tolist()}
-    for row, pool in np.argwhere(near & ~siblings.spread(settled)).tolist():
+    least = {place: Fraction(int(best[place])) for place in _places(settled)}
+    for row, pool in _places(near & ~siblings.spread(settled)):
         ratio = Fraction(int(numerator[row, pool]), int(weight[row, pool]))
         group = int(siblings.sets.owner[row])
         least[group, pool] = min(ratio, least.get((group, pool), ratio))

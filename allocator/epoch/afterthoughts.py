@@ -33,7 +33,7 @@ def claimants(problem: EpochProblem) -> list[int]:
     limited = {int(j) for row in problem.limits for j in row.offers}
     tight = {pool for pool in range(len(problem.express_room)) if _lane_is_tight(problem, pool)}
     simple = only_gpus_bind(problem)[offers.shape] & (offers.segment_level < 0)
-    found = np.flatnonzero(offers.entitled & offers.charged & simple).tolist()
+    found = (offers.entitled & offers.charged & simple).nonzero()[0].tolist()
     return [j for j in found if j not in limited and not (offers.express[j] and int(offers.pool[j]) in tight)]
 
 

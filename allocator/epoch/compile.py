@@ -87,7 +87,7 @@ def _express_room(ent: Entitlement) -> IntArray:
     """GPUs of each pool's lane that are not held by express runs, those that start at now included."""
     room = ent.express_room.copy()
     works = ent.works
-    for row in np.flatnonzero(works.running & works.fresh & (works.forced == UNFORCED)):
+    for row in (works.running & works.fresh & (works.forced == UNFORCED)).nonzero()[0]:
         run = ent.snapshot.workloads[int(row)].run
         if run is not None and run.express:
             room[works.run_pool[row]] -= works.gpus[row]

@@ -38,7 +38,7 @@ def decode_counts(
         Units by node for every started offer.
     """
     slots = _lay_out(problem, stop, counts)
-    started = np.flatnonzero(start)
+    started = start.nonzero()[0]
     gangs = [int(j) for j in started if problem.offers.units[j] > 1]
     placed = {j: _take(problem, slots, j, units) for j in gangs}
     for j in map(int, started):
@@ -49,7 +49,7 @@ def decode_counts(
 
 def _lay_out(problem: EpochProblem, stop: IntArray, counts: Mapping[tuple[int, int], int]) -> Slots:
     free = problem.free.copy()
-    for r in np.flatnonzero(stop):
+    for r in stop.nonzero()[0]:
         free[:, problem.victims.nodes[r]] += problem.victims.need[r]
     slots: Slots = {}
     largest_first = sorted((key for key, count in counts.items() if count), key=lambda key: _size_key(problem, *key))
@@ -73,7 +73,7 @@ def _tightest(free: IntArray, nodes: IntArray, need: IntArray) -> int:
     fits = np.all(room >= need[:, None], axis=0)
     if not fits.any():
         raise InfeasibleError(f"counts do not decode: no node of {nodes.tolist()} has room for {need.tolist()}")
-    return int(nodes[np.flatnonzero(fits)[np.argmin(room[0, fits])]])
+    return int(nodes[fits.nonzero()[0][np.argmin(room[0, fits])]])
 
 
 def _take(problem: EpochProblem, slots: Slots, j: int, units: Mapping[tuple[int, int], int]) -> dict[int, int]:

@@ -137,7 +137,7 @@ class _Facts:
 
 def draft_offers(ent: Entitlement) -> list[Batch]:
     """All ways to start of all candidates and of all work that may move, before ranking; who has none is left out."""
-    chosen = np.flatnonzero(ent.works.candidate | ent.works.movable)
+    chosen = (ent.works.candidate | ent.works.movable).nonzero()[0]
     if not len(chosen):
         return []
     facts, known = _Facts(ent), dict[tuple[object, ...], tuple[Draft, ...]]()
@@ -176,7 +176,7 @@ def _alike(ent: Entitlement, rows: IntArray) -> list[IntArray]:
     """The rows in groups that may start in the same ways, by the first row of each group; work that moves on its own."""
     code = np.where(ent.works.movable[rows], -1 - rows, start_classes(ent)[rows])
     order = np.argsort(code, kind="stable")
-    groups = np.split(rows[order], np.flatnonzero(np.diff(code[order])) + 1) if len(rows) else []
+    groups = np.split(rows[order], np.diff(code[order]).nonzero()[0] + 1) if len(rows) else []
     return sorted(groups, key=lambda group: int(group[0]))
 
 
@@ -211,7 +211,7 @@ def drop_unneeded(ent: Entitlement, batches: Sequence[Batch]) -> list[Batch]:
             if draft.charged and draft.promise_cost:
                 for vertex in path:
                     wanted[vertex, draft.pool] = wanted.get((vertex, draft.pool), 0) + draft.promise_cost * len(batch.rows)
-    for row in np.flatnonzero(ent.works.promotable):
+    for row in ent.works.promotable.nonzero()[0]:
         pool = int(ent.works.run_pool[row])
         for vertex in ent.tree.funding_path(int(ent.works.leaf[row])):
             wanted[vertex, pool] = wanted.get((vertex, pool), 0) + int(ent.works.gpus[row] * ent.works.promise[row])

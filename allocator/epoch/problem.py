@@ -233,7 +233,7 @@ class EpochProblem:
 def charged_twins(offers: Offers) -> dict[int, int]:
     """For each uncharged offer of fundable work, the charged offer of the same workload in the same pool."""
     place = offers.work * (int(offers.pool.max(initial=0)) + 1) + offers.pool
-    charged, uncharged = np.flatnonzero(offers.charged & ~offers.express), np.flatnonzero(offers.must_be_unfunded)
+    charged, uncharged = (offers.charged & ~offers.express).nonzero()[0], offers.must_be_unfunded.nonzero()[0]
     twin = dict(zip(place[charged].tolist(), charged.tolist(), strict=True))
     pairs = zip(uncharged.tolist(), place[uncharged].tolist(), strict=True)
     return {j: twin[own] for j, own in pairs if own in twin}
@@ -242,7 +242,7 @@ def charged_twins(offers: Offers) -> dict[int, int]:
 def restarts_of(offers: Offers) -> dict[int, list[int]]:
     """For each victim that may move, the offers that start it elsewhere."""
     found: dict[int, list[int]] = {}
-    for j in np.flatnonzero(offers.victim >= 0).tolist():
+    for j in (offers.victim >= 0).nonzero()[0].tolist():
         found.setdefault(int(offers.victim[j]), []).append(j)
     return found
 
@@ -266,7 +266,7 @@ def with_own_shapes(problem: EpochProblem, victims: Iterable[int]) -> EpochProbl
     counted apart can a rule tell what it takes of the nodes it leaves from what others take.
     """
     shapes, offers, wanted = problem.shapes, problem.offers, set(victims)
-    restarts = [j for j in np.flatnonzero(offers.victim >= 0).tolist() if int(offers.victim[j]) in wanted]
+    restarts = [j for j in (offers.victim >= 0).nonzero()[0].tolist() if int(offers.victim[j]) in wanted]
     if not restarts:
         return problem
     columns = np.concatenate([np.arange(len(shapes.pool)), offers.shape[restarts]])

@@ -22,7 +22,7 @@ def _members(ent: Entitlement, leaf: IntArray, pool: IntArray, which: IntArray, 
     order = which[np.lexsort((pool[which], leaf[which]))]
     same = (np.diff(leaf[order]) == 0) & (np.diff(pool[order]) == 0)
     parts: dict[Key, list[IntArray]] = {}
-    for rows in np.split(order, np.flatnonzero(~same) + 1):
+    for rows in np.split(order, (~same).nonzero()[0] + 1):
         vertex, market = int(leaf[rows[0]]), int(pool[rows[0]])
         for above in ent.tree.funding_path(vertex) if funding else ent.tree.path(vertex):
             parts.setdefault((above, market), []).append(rows)
@@ -35,7 +35,7 @@ def _all(rows: IntArray) -> IntArray:
 
 def funding_rows(ent: Entitlement, offers: Offers, promotions: Promotions) -> tuple[FundingRow, ...]:
     """One row for each funding vertex and pool where the promises on offer exceed what is available."""
-    ordinary = np.flatnonzero(offers.charged & (offers.promise_cost > 0))
+    ordinary = (offers.charged & (offers.promise_cost > 0)).nonzero()[0]
     from_offers = _members(ent, offers.leaf, offers.pool, ordinary, funding=True)
     from_promotions = _members(ent, promotions.leaf, promotions.pool, _all(promotions.work), funding=True)
     rows = []
@@ -49,7 +49,7 @@ def funding_rows(ent: Entitlement, offers: Offers, promotions: Promotions) -> tu
 
 def limit_rows(ent: Entitlement, offers: Offers, victims: Victims) -> tuple[LimitRow, ...]:
     """One row for each vertex with a gpu_limit that the offers under it could break."""
-    limited = np.flatnonzero(ent.tree.gpu_limit >= 0)
+    limited = (ent.tree.gpu_limit >= 0).nonzero()[0]
     if not len(limited):
         return ()
     all_offers = _members(ent, offers.leaf, np.zeros_like(offers.pool), _all(offers.work))
@@ -74,7 +74,7 @@ def limit_rows(ent: Entitlement, offers: Offers, victims: Victims) -> tuple[Limi
 def _held(ent: Entitlement, rows: BoolArray) -> IntArray:
     """GPUs over all pools of the given work and of gangs whose reservation is due, by vertex."""
     own = np.zeros(len(ent.tree.ids), dtype=np.int64)
-    chosen = np.flatnonzero(rows | ent.works.due)
+    chosen = (rows | ent.works.due).nonzero()[0]
     np.add.at(own, ent.works.leaf[chosen], ent.works.gpus[chosen])
     held: IntArray = ent.tree.sum_up(own)
     return held
@@ -82,9 +82,9 @@ def _held(ent: Entitlement, rows: BoolArray) -> IntArray:
 
 def share_terms(ent: Entitlement, offers: Offers, victims: Victims, promotions: Promotions) -> tuple[ShareTerm, ...]:
     """The unfairness of every vertex and pool that contributes and that this decision can change."""
-    charged = np.flatnonzero(offers.charged)
+    charged = offers.charged.nonzero()[0]
     from_offers = _members(ent, offers.leaf, offers.pool, charged)
-    from_victims = _members(ent, victims.leaf, victims.pool, np.flatnonzero(victims.charged))
+    from_victims = _members(ent, victims.leaf, victims.pool, victims.charged.nonzero()[0])
     from_promotions = _members(ent, promotions.leaf, promotions.pool, _all(promotions.work))
     base = charged_now(ent)
     touched = from_offers.keys() | from_victims.keys() | from_promotions.keys()
@@ -101,9 +101,9 @@ def share_terms(ent: Entitlement, offers: Offers, victims: Victims, promotions: 
 def charged_now(ent: Entitlement) -> IntArray:
     """GPUs of charged runs that no forced stop ends and of gangs whose reservation is due, by vertex and pool."""
     works = ent.works
-    rows = np.flatnonzero(works.running & works.charged & (works.forced == UNFORCED))
+    rows = (works.running & works.charged & (works.forced == UNFORCED)).nonzero()[0]
     own = np.zeros_like(ent.market.held)
     np.add.at(own, (works.leaf[rows], works.run_pool[rows]), works.gpus[rows])
-    due = np.flatnonzero(works.due)
+    due = works.due.nonzero()[0]
     np.add.at(own, (works.leaf[due], works.prepaid[due]), works.gpus[due])
     return ent.tree.sum_up(own)

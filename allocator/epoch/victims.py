@@ -23,7 +23,7 @@ def build_victims(ent: Entitlement, batches: Sequence[Batch]) -> Victims:
     needed = np.isin(works.run_pool, sorted(express))
     for batch in batches:
         needed[batch.rows] |= works.movable[batch.rows]
-    rows = np.flatnonzero(works.stoppable & (~works.charged | works.licensed | needed))
+    rows = (works.stoppable & (~works.charged | works.licensed | needed)).nonzero()[0]
     held = ent.placements.of_all(rows)
     nodes = tuple(own for own, _ in held)
     shapes = ent.columns.shape
@@ -54,7 +54,7 @@ def build_promotions(ent: Entitlement, victims: Victims) -> Promotions:
     """Uncharged runs that could be funded alone and whose promise ends before any drain of their nodes
     and in time for every reservation."""
     works = ent.works
-    rows = [int(row) for row in np.flatnonzero(works.promotable) if _may_be_promoted(ent, int(row))]
+    rows = [int(row) for row in works.promotable.nonzero()[0] if _may_be_promoted(ent, int(row))]
     victim = {int(row): r for r, row in enumerate(victims.work)}
     index = np.array(rows, dtype=np.int64)
     return Promotions(

@@ -52,5 +52,5 @@ def whole_domains(ent: Entitlement, placed: IntArray) -> tuple[WholeDomain, ...]
 def _nodes_of(layout: Layout, level: int, domain: int, pool: int) -> IntArray:
     """The nodes of a pool in a domain, ascending."""
     return layout.remembered(
-        ("nodes of", level, domain, pool), lambda: np.flatnonzero((layout.domain[level] == domain) & (layout.pool == pool))
+        ("nodes of", level, domain, pool), lambda: ((layout.domain[level] == domain) & (layout.pool == pool)).nonzero()[0]
     )

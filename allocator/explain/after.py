@@ -101,7 +101,7 @@ def build_after(ent: Entitlement, decision: Decision) -> After:
 
 def _placements(ent: Entitlement, decision: Decision, row: Mapping[str, int]) -> dict[int, Mapping[str, int]]:
     stopped = {stop.workload for stop in decision.preemptions}
-    running = ((index, ent.snapshot.workloads[index]) for index in np.flatnonzero(ent.works.running).tolist())
+    running = ((index, ent.snapshot.workloads[index]) for index in ent.works.running.nonzero()[0].tolist())
     kept = {index: work.run.placement for index, work in running if work.run is not None and work.id not in stopped}
     return kept | {row[start.workload]: start.placement for start in decision.starts}
 
@@ -141,7 +141,7 @@ def _held(ent: Entitlement, pool: IntArray) -> IntArray:
     """GPUs by vertex and pool of what runs in these pools, subtrees included."""
     works = ent.works
     held = np.zeros(ent.market.held.shape, dtype=np.int64)
-    rows = np.flatnonzero((pool >= 0) & (works.leaf >= 0))
+    rows = ((pool >= 0) & (works.leaf >= 0)).nonzero()[0]
     np.add.at(held, (works.leaf[rows], pool[rows]), works.gpus[rows])
     total: IntArray = ent.tree.sum_up(held)
     return total

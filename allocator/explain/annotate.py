@@ -27,7 +27,7 @@ def annotate(entitlement: Entitlement, decision: Decision) -> Decision:
     after = build_after(entitlement, decision)
     return replace(
         decision,
-        waiting=waiting_rows(entitlement, decision, after, np.flatnonzero(~after.running)),
+        waiting=waiting_rows(entitlement, decision, after, (~after.running).nonzero()[0]),
         drains=drain_rows(entitlement, after),
         allocations=allocation_rows(entitlement, after),
         warnings=tuple(dict.fromkeys((*entitlement.warnings, *decision.warnings))),
@@ -35,10 +35,11 @@ def annotate(entitlement: Entitlement, decision: Decision) -> Decision:
 
 
 def annotate_marked(entitlement: Entitlement, decision: Decision) -> Decision:
-    """The decision with no more explanation than the next snapshot needs: rows of the gangs that have been entitled since some
-    instant, or were until now. Nothing that acts is touched."""
-    marked = (entitlement.works.entitled_since > 0) | (entitlement.columns.entitled_since != NONE)
-    if not marked.any():
+    """The decision with no more explanation than the next snapshot needs: rows of the gangs that are entitled since another
+    instant than the snapshot says, or no longer. Nothing that acts is touched."""
+    since = entitlement.works.entitled_since
+    changed = np.where(since > 0, since, NONE) != entitlement.columns.entitled_since
+    if not changed.any():
         return decision
     after = build_after(entitlement, decision)
-    return replace(decision, waiting=waiting_rows(entitlement, decision, after, np.flatnonzero(marked & ~after.running)))
+    return replace(decision, waiting=waiting_rows(entitlement, decision, after, (changed & ~after.running).nonzero()[0]))

@@ -137,7 +137,7 @@ def _waiting_rows(ent: Entitlement) -> IntArray:
     """Rows that wait for a promise that a budget would have to pay."""
     works = ent.works
     payable = (works.leaf >= 0) & (works.home >= 0) & (works.promise > 0)
-    rows = np.flatnonzero(payable & ~works.running & ~works.express)
+    rows = (payable & ~works.running & ~works.express).nonzero()[0]
     return rows[[row not in works.impossible for row in rows.tolist()]]
 
 

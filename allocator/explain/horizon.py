@@ -155,7 +155,7 @@ class Horizon:
         """The pools whose accepting nodes hold it when they are empty."""
         if self._is_plain(work):
             most = self._largest(work, _EMPTY, until)
-            return list(np.flatnonzero(most >= work.tasks).tolist())
+            return list((most >= work.tasks).nonzero()[0].tolist())
         room, pool = self._room(work, _EMPTY, until), self._ent.layout.pool
         pools = np.unique(pool[room > 0]).tolist()
         return [one for one in pools if can_place(self._ent.layout, work, np.where(pool == one, room, 0))]

@@ -59,7 +59,7 @@ def _special(ent: Entitlement, decision: Decision, waiting: IntArray, rows: Sequ
     """Position and detail of those that this decision stops or that a reservation is made for."""
     stops = {stop.workload: stop for stop in decision.preemptions}
     reserved = {one.row: one for one in ent.reserved}
-    for position in np.flatnonzero(ent.works.running[waiting] | np.isin(waiting, sorted(reserved))).tolist():
+    for position in (ent.works.running[waiting] | np.isin(waiting, sorted(reserved))).nonzero()[0].tolist():
         row = rows[position]
         yield position, _detail(ent, reserved.get(int(waiting[position])), stops.get(row.workload), row.detail)
 

@@ -147,7 +147,7 @@ def _fewest_at(layout: Layout, request: Request, room: IntArray, level: int) -> 
     """Fewest domains of one level, the least over the required domains that can hold the gang."""
     if level <= request.required:
         return 1
-    nodes = np.flatnonzero(room)
+    nodes = room.nonzero()[0]
     home = np.zeros(len(nodes), dtype=np.int64) if request.required == WHOLE_POOL else layout.domain[request.required, nodes]
     counts = [_fewest_inside(layout, request, room, nodes[home == one], level) for one in np.unique(home)]
     return min(count for count in counts if count)

@@ -29,7 +29,7 @@ def place_tasks(layout: Layout, work: Workload, room: IntArray) -> dict[int, int
     if request is None:
         return None
     for pool in pool_order(layout, work):
-        nodes = np.flatnonzero((layout.pool == pool) & (room > 0))
+        nodes = ((layout.pool == pool) & (room > 0)).nonzero()[0]
         placement = _Placer(layout.domain[:, nodes], room[nodes], request).place()
         if placement is not None:
             return {int(nodes[node]): tasks for node, tasks in sorted(placement.items())}
@@ -53,10 +53,10 @@ class _Placer:
         for level in range(self.node_level, request.required - 1, -1):
             parts, offer = self._offers(everything, level)
             whole, rest = self._amount(level, request.whole, request.rest)
-            fitting = np.flatnonzero(offer.holds(whole, rest))
+            fitting = offer.holds(whole, rest).nonzero()[0]
             if len(fitting) and len(everything):
                 chosen = self._tightest(parts, offer, fitting, level)
-                self._fill(np.flatnonzero(parts == chosen), level, request.whole, request.rest)
+                self._fill((parts == chosen).nonzero()[0], level, request.whole, request.rest)
                 return self.placement
         return None
 

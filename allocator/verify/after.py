@@ -46,6 +46,8 @@ class Entries:
         """What the workloads of the mask use on each node, shape (3, num_nodes)."""
         used = np.zeros((3, num_nodes), dtype=np.int64)
         chosen = mask[self.row].nonzero()[0]
+        if not len(chosen):
+            return used
         node = self.node[chosen]
         for total, use in zip(used, self.use[:, chosen], strict=True):
             if use.any():
@@ -134,7 +136,7 @@ def build_after(
         charged[row], express[row] = start.charged, start.express
         pool[row] = _pool_of(ent, start.placement)
     running = kept | started
-    held, held_charged = np.hsplit(_by_vertex(ent, running, charged, pool), 2)
+    held, num_pools = _by_vertex(ent, running, charged, pool), len(ent.layout.pools)
     return AfterState(
         ent=ent,
         kept=kept,
@@ -149,8 +151,8 @@ def build_after(
         new=new,
         placement={row: nodes for row, nodes in runs.items() if kept[row]} | {row: s.placement for row, s in starts.items()},
         used=used_by_runs(ent, before, kept) + new.on_nodes(started, num_nodes),
-        held=held,
-        held_charged=held_charged,
+        held=held[:, :num_pools],
+        held_charged=held[:, num_pools:],
     )
 
 

@@ -57,7 +57,7 @@ class Case:
 
     def names(self, rows: BoolArray | IntArray, most: int = 5) -> str:
         """Ids of some workloads, for people."""
-        chosen = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
+        chosen = rows.nonzero()[0] if rows.dtype == np.bool_ else rows
         ids = [self.id(row) for row in chosen[:most].tolist()]
         return ", ".join(ids) + (f" and {len(chosen) - most} more" if len(chosen) > most else "")
 
@@ -82,7 +82,7 @@ class Case:
     def _restarts(self) -> IntArray:
         """What the restarts of runs use of the places that they leave, shape (3, number of entries before)."""
         before, again = self.after.before, np.zeros_like(self.after.before.use)
-        for entry in np.flatnonzero(self.after.started[before.row]).tolist():
+        for entry in self.after.started[before.row].nonzero()[0].tolist():
             row, node = int(before.row[entry]), int(before.node[entry])
             placement = {node: self.after.placement[row].get(node, 0)}
             again[:, entry] = placement_arrays(self.after.shapes[:, row], placement)[1][:, 0]
@@ -91,7 +91,7 @@ class Case:
     def held_by(self, rows: BoolArray) -> IntArray:
         """GPUs over all pools of the given work, by vertex, shape (num_vertices,)."""
         held = np.zeros(self.after.held.shape[0], dtype=np.int64)
-        for row in np.flatnonzero(rows & (self.ent.works.leaf >= 0)).tolist():
+        for row in (rows & (self.ent.works.leaf >= 0)).nonzero()[0].tolist():
             held[list(self.ent.tree.path(int(self.ent.works.leaf[row])))] += self.ent.works.gpus[row]
         return held
 

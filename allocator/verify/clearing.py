@@ -56,7 +56,7 @@ def _areas(room: Room, work: Workload, mask: BoolArray) -> Iterator[BoolArray]:
         yield mask
         return
     domain = layout.domain[layout.levels.index(level)]
-    size, shape, nodes = int(domain.max(initial=-1)) + 1, shape_of(work), np.flatnonzero(mask)
+    size, shape, nodes = int(domain.max(initial=-1)) + 1, shape_of(work), mask.nonzero()[0]
     could, fits = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
     np.add.at(could, domain[nodes], np.minimum(room.reachable.counts.of(shape)[nodes], work.tasks))
     np.add.at(fits, domain[nodes], np.minimum(room.places.counts.of(shape)[nodes], work.tasks))
@@ -104,7 +104,7 @@ class _Clearing:
     def _gather(self, tasks: int) -> None:
         """Gain tasks node by node, cheapest first, until enough fit."""
         if self.may_stop is not None:  # the prices kept by node are those of all residents
-            self.touched.update(np.flatnonzero(self.area).tolist())
+            self.touched.update(self.area.nonzero()[0].tolist())
         prices = self.room.prices
         while (missing := tasks - int(self.fits.sum())) > 0:
             most = prices.most(self.shape, missing)

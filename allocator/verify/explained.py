@@ -25,7 +25,7 @@ def _waiting_rows(case: Case) -> Iterator[Violation]:
     if not case.rows.waiting:
         return
     since = {
-        case.id(row): int(case.ent.works.entitled_since[row]) or None for row in np.flatnonzero(~case.after.running).tolist()
+        case.id(row): int(case.ent.works.entitled_since[row]) or None for row in (~case.after.running).nonzero()[0].tolist()
     }
     waits = since.keys() | {rejection.workload for rejection in case.ent.snapshot.rejected}
     said: set[str] = set()
@@ -89,7 +89,7 @@ def _allocation_rows(case: Case) -> Iterator[Violation]:
 def _held_before(case: Case) -> IntArray:
     """GPUs of all runs of the snapshot, by vertex and pool."""
     works = case.ent.works
-    rows = np.flatnonzero(works.running & (works.leaf >= 0))
+    rows = (works.running & (works.leaf >= 0)).nonzero()[0]
     held = np.zeros(case.ent.market.held.shape, dtype=np.int64)
     np.add.at(held, (works.leaf[rows], works.run_pool[rows]), works.gpus[rows])
     total: IntArray = case.ent.tree.sum_up(held)

@@ -230,12 +230,12 @@ class Room:
         """Take in what runs after the decision."""
         running = after.running
         mode = np.where(after.express, 2, after.charged)
-        rows = np.flatnonzero(running)
+        rows = running.nonzero()[0]
         self.modes = dict(zip(rows.tolist(), map(_MODES.__getitem__, mode[rows].tolist()), strict=True))
-        for row in np.flatnonzero(running & (after.express | after.started | after.promoted)).tolist():
+        for row in (running & (after.express | after.started | after.promoted)).nonzero()[0].tolist():
             self._book(row, int(after.pool[row]), self.modes[row], 1)
         unallocated = running & (mode == 0) & (after.started | self.ent.works.stoppable)
-        self._unallocated = np.flatnonzero(unallocated).tolist()
+        self._unallocated = unallocated.nonzero()[0].tolist()
         num_nodes = len(self.ent.layout.names)
         own = unallocated & ~after.started
         self.reach += after.before.on_nodes(own, num_nodes) + after.new.on_nodes(unallocated & after.started, num_nodes)

@@ -90,7 +90,7 @@ def health(case: Case) -> Iterator[Violation]:
                 state = "down" if layout.down[node] else "draining"
                 yield Violation("health", case.id(row), f"is started on {case.node(node)}, which is {state}")
                 break
-    for row in np.flatnonzero(case.after.charged & (case.after.started | case.after.promoted)).tolist():
+    for row in (case.after.charged & (case.after.started | case.after.promoted)).nonzero()[0].tolist():
         for node in case.after.placement[row]:
             if layout.accepting[node] and layout.deadline[node] < case.promise_end(row):
                 detail = (
@@ -98,7 +98,7 @@ def health(case: Case) -> Iterator[Violation]:
                 )
                 yield Violation("health", case.id(row), detail)
                 break
-    for row in np.flatnonzero((forced != UNFORCED) & case.after.kept).tolist():
+    for row in ((forced != UNFORCED) & case.after.kept).nonzero()[0].tolist():
         why = Forced(int(forced[row])).name.lower()
         yield Violation("health", case.id(row), f"must stop ({why}), but is named in no preemption")
 

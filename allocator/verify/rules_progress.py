@@ -35,7 +35,7 @@ def unallocated_last(case: Case) -> Iterator[Violation]:
 
 def _waiting(case: Case) -> IntArray:
     """Candidates that do not start, shape (number of them,)."""
-    rows: IntArray = np.flatnonzero(case.ent.works.candidate & ~case.after.running)
+    rows: IntArray = (case.ent.works.candidate & ~case.after.running).nonzero()[0]
     return rows
 
 

@@ -26,7 +26,7 @@ def protection(case: Case) -> Iterator[Violation]:
     which dead nodes and passed deadlines break are reported."""
     works = case.ent.works
     breaks = works.forced != UNFORCED
-    for row in np.flatnonzero(case.after.stopped & works.protected & ~breaks).tolist():
+    for row in (case.after.stopped & works.protected & ~breaks).nonzero()[0].tolist():
         yield Violation("protection", case.id(row), f"is stopped, but protected until {works.protected_until[row]}")
     for row, start in case.rows.starts.items():
         promised = case.promise_end(row) if start.charged else None
@@ -45,7 +45,7 @@ def _broken_contracts(case: Case) -> Iterator[Violation]:
     due = Counter(
         BrokenContract(workload=case.id(row), promised=int(works.protected_until[row]), cause=cause)
         for code, cause in _CAUSES.items()
-        for row in np.flatnonzero(works.protected & (works.forced == code)).tolist()
+        for row in (works.protected & (works.forced == code)).nonzero()[0].tolist()
     )
     said = Counter(case.rows.broken)
     for row in due - said:
@@ -75,14 +75,14 @@ def _overspent(case: Case) -> Iterator[Violation]:
 
 def _never_charged(case: Case) -> Iterator[Violation]:
     """Ensures that work without min runtime is neither charged nor promoted."""
-    for row in np.flatnonzero(case.after.charged & (case.after.started | case.after.promoted)).tolist():
+    for row in (case.after.charged & (case.after.started | case.after.promoted)).nonzero()[0].tolist():
         if case.work(row).min_runtime == 0:
             yield Violation("funding", case.id(row), "has no min runtime, so it is never charged")
 
 
 def _uncharged_starts(case: Case) -> Iterator[Violation]:
     """Ensures that only unfunded work which accepts it starts without being charged."""
-    for row in np.flatnonzero(case.after.started & ~case.after.charged & ~case.ent.works.express).tolist():
+    for row in (case.after.started & ~case.after.charged & ~case.ent.works.express).nonzero()[0].tolist():
         work, pool = case.work(row), int(case.after.pool[row])
         if work.min_runtime == 0 or pool < 0:
             continue
@@ -98,7 +98,7 @@ def _missed_promotions(case: Case) -> Iterator[Violation]:
     """Ensures that work which runs uncharged and is funded is promoted, unless its nodes drain before the promise ends."""
     layout = case.ent.layout
     kept = case.after.kept & case.ent.works.promotable & ~case.after.charged
-    for row in np.flatnonzero(kept).tolist():
+    for row in kept.nonzero()[0].tolist():
         pool = int(case.after.pool[row])
         in_time = all(layout.promise_by[node] >= case.promise_end(row) for node in case.after.placement[row])
         if in_time and case.room.funded(row, pool):
@@ -125,14 +125,14 @@ def express(case: Case) -> Iterator[Violation]:
             how += ", charged" if start.charged else ", uncharged"
             member = "a candidate" if candidates[row] else "no candidate"
             yield Violation("express", case.id(row), f"starts {how}, but is {member} of the lane")
-    for row in np.flatnonzero(case.after.express).tolist():
+    for row in case.after.express.nonzero()[0].tolist():
         lane.enter(row, int(case.after.pool[row]))
     started = case.after.started & case.after.express
     for pool in np.unique(case.after.pool[started & (case.after.pool >= 0)]).tolist():
         full = lane.over(pool)
         if full:
             yield Violation("express", case.ent.layout.pools[pool], full)
-    for user in sorted({case.work(row).user or "" for row in np.flatnonzero(started).tolist()}):
+    for user in sorted({case.work(row).user or "" for row in started.nonzero()[0].tolist()}):
         crowded = lane.crowded(user)
         if crowded:
             yield Violation("express", user, crowded)
@@ -144,7 +144,7 @@ def lease(case: Case) -> Iterator[Violation]:
     works = case.ent.works
     due = Counter(
         Renewal(workload=case.id(row), protected_until=int(works.protected_until[row]))
-        for row in np.flatnonzero(works.renewed).tolist()
+        for row in works.renewed.nonzero()[0].tolist()
     )
     yield from _compare("lease", "renewal", due, Counter(case.rows.renewals))
     yield from _compare("lease", "lapse", Counter(case.ent.lapsing), Counter(case.rows.lapsing))
@@ -162,15 +162,15 @@ def commitment(case: Case) -> Iterator[Violation]:
     """Ensures that what was ordered before is honoured: victims leave undisturbed, whoever fits their place waits for it
     rather than for new victims, nothing is placed beside a victim that is overdue, and work stopped at this instant waits."""
     works, after = case.ent.works, case.after
-    for row in np.flatnonzero(after.stopped | after.promoted).tolist():
+    for row in (after.stopped | after.promoted).nonzero()[0].tolist():
         run = case.work(row).run
         if run is not None and run.terminating_until is not None:
             yield Violation("commitment", case.id(row), "is leaving already; it can be neither stopped again nor promoted")
-    for row in np.flatnonzero(after.started & works.patient).tolist():
+    for row in (after.started & works.patient).nonzero()[0].tolist():
         yield Violation("commitment", case.id(row), "is started, but is to wait for victims that leave it their place")
     for row, placement in case.rows.placements.items():
         late = [case.node(node) for node in placement if case.ent.layout.overdue[node]]
         if late:
             yield Violation("commitment", case.id(row), f"is placed on {late[0]}, where a victim is overdue")
-    for row in np.flatnonzero(after.started & works.held_before & ~works.running).tolist():
+    for row in (after.started & works.held_before & ~works.running).nonzero()[0].tolist():
         yield Violation("commitment", case.id(row), "is started at the instant at which it was stopped")

@@ -60,7 +60,7 @@ def _too_long(case: Case) -> Iterator[Violation]:
     """Ensures that new promises on nodes that a reservation needs end before its start."""
     after, ent = case.after, case.ent
     due = {one.row for one in ent.reserved if one.due}
-    for row in np.flatnonzero(after.charged & (after.started | after.promoted)).tolist():
+    for row in (after.charged & (after.started | after.promoted)).nonzero()[0].tolist():
         if row in due:
             continue
         limit = np.minimum(ent.own_limit.get(row, ent.layout.promise_by), ent.layout.deadline)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from allocator.domain import StopReason
 from allocator.entitlement.forced import UNFORCED
 from allocator.entitlement.model import Forced
@@ -54,7 +52,7 @@ def max_preemptions(case: Case) -> Iterator[Violation]:
 def licence(case: Case) -> Iterator[Violation]:
     """Ensures that charged work is stopped for the sake of shares only where its leaf holds more than its entitlement;
     neither express starts nor moves need a licence."""
-    rows = np.flatnonzero(_charged_stops(case) & ~case.after.started).tolist()
+    rows = (_charged_stops(case) & ~case.after.started).nonzero()[0].tolist()
     if not rows:
         return
     returning = case.returning(case.after.used_kept + case.after.used_express)
@@ -71,7 +69,7 @@ def licence(case: Case) -> Iterator[Violation]:
 def relocation(case: Case) -> Iterator[Violation]:
     """Ensures that only work that may move is stopped by choice and started again, in its pool, and as charged as it was."""
     works, after = case.ent.works, case.after
-    for row in np.flatnonzero(after.voluntary & after.started).tolist():
+    for row in (after.voluntary & after.started).nonzero()[0].tolist():
         if not works.movable[row]:
             yield Violation("relocation", case.id(row), "is stopped and started again, but may not move")
         if after.pool[row] != works.run_pool[row]:
@@ -131,7 +129,7 @@ def _beside_charged(case: Case, firm: BoolArray) -> IntArray:
 
 def charged_first(case: Case) -> Iterator[Violation]:
     """Ensures that charged work is not stopped where stopping uncharged work would do."""
-    stops = np.flatnonzero(_charged_stops(case)).tolist()
+    stops = _charged_stops(case).nonzero()[0].tolist()
     if not stops:
         return
     firm = case.after.kept & ~case.after.charged & ~case.ent.works.stoppable
@@ -144,7 +142,7 @@ def charged_first(case: Case) -> Iterator[Violation]:
 
 def minimal(case: Case) -> Iterator[Violation]:
     """Ensures that no stop could be taken back with all the rest unchanged."""
-    rows = np.flatnonzero(case.after.voluntary).tolist()
+    rows = case.after.voluntary.nonzero()[0].tolist()
     if not rows:
         return
     returning, held = case.returning(case.after.used), case.after.held.sum(axis=1)

@@ -48,7 +48,7 @@ def _idle(after: AfterState) -> int:
 def _spread(after: AfterState) -> int:
     """Domains that gangs touch beyond the fewest possible."""
     total = int(spread_of_runs(after.ent)[after.kept & ~after.started].sum())
-    for row in np.flatnonzero(after.started & (after.pool >= 0)).tolist():
+    for row in (after.started & (after.pool >= 0)).nonzero()[0].tolist():
         placement = after.placement[row]
         if len(placement) > 1:
             total += spread_cost(after.ent, row, np.array(list(placement), dtype=np.int64))
