@@ -182,8 +182,8 @@ class _Call:
         return self._judged[1]
 
     def _explain(self, plan: Plan, decision: Decision) -> Decision:
-        """The decision with its reasons, perhaps with an earlier report of the search: they depend on what is done and on how it
-        ended, so that those of the answer that was got ready hold for the last one too, if it is the same."""
+        """The decision with its reasons, perhaps with an earlier report of the search: they depend on what is done and how
+        the search ended, so that those of the answer that was got ready hold for the last one too, if it is the same."""
         asked = plan, decision.solver.status
         if self._explained is None or self._explained[0] != asked:
             with self._clock.step("explain"):

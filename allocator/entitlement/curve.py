@@ -115,8 +115,10 @@ class Curve:
     def value(self, gpus: int) -> int:
         """Cost of holding that many GPUs (0 or more)."""
         last = bisect_right(self._every_point, gpus, 0, self._reachable) - 1
-        beyond = gpus - self._every_point[last]
-        return self._cost(last) + (self._slope(last) * beyond if beyond else 0)
+        cost, beyond = self._costs[last], gpus - self._every_point[last]
+        if cost is None:
+            cost = self._cost(last)
+        return cost + self._slope(last) * beyond if beyond else cost
 
     @property
     def points(self) -> tuple[int, ...]:
