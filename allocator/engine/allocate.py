@@ -73,8 +73,8 @@ def allocate(
         What earlier calls for the same cluster have found (see `Session`). It saves time and never changes the answer, as long
         as nobody changes an object that stood in an earlier snapshot.
     explain
-        False leaves out what people read, for simulations: `waiting` holds only the gangs whose `entitled_since` changes,
-        `drains`, `allocations` and `warnings` are empty.
+        False leaves out what people read and files are matched by, for simulations: `waiting` holds only the gangs whose
+        `entitled_since` changes; `snapshot`, `drains`, `allocations` and `warnings` are empty.
 
     Returns
     -------
@@ -90,7 +90,7 @@ def allocate(
     """
     _check(engine, time_limit, gap)
     with collector_paused():
-        return _allocate(snapshot, time_limit, engine, seed, gap, session, annotate if explain else annotate_marked)
+        return _allocate(snapshot, time_limit, engine, seed, gap, session, explain)
 
 
 def _allocate(
@@ -100,7 +100,7 @@ def _allocate(
     seed: int,
     gap: float,
     session: Session | None,
-    annotated: Annotate,
+    explain: bool,
 ) -> Decision:
     """The steps of one call."""
     clock = Clock(time_limit)
@@ -112,11 +112,11 @@ def _allocate(
         ent = entitle(snapshot, before)
         if session is not None:
             session.before = ent
-        digest = digest_of(ent)
+        digest = digest_of(ent) if explain else ""
     with clock.step("compile"):
         problem = compile_epoch(ent)
     enough = round(gap * problem.step_gpus * 1000)
-    call = _Call(ent, problem, clock, digest, seed, enough, annotated)
+    call = _Call(ent, problem, clock, digest, seed, enough, annotate if explain else annotate_marked)
     answers = first_answer(problem, clock)
     improve(answers, engine, clock, enough, seed, lambda: call.prepare(answers))
     return call.finish(answers)
