@@ -119,7 +119,10 @@ def _allocate(
     call = _Call(ent, problem, clock, digest, seed, enough, annotate if explain else annotate_marked)
     answers = first_answer(problem, clock)
     improve(answers, engine, clock, enough, seed, lambda: call.prepare(answers))
-    return call.finish(answers)
+    decision = call.finish(answers)
+    if engine != "greedy":
+        shared_process().warm()  # the next call must not wait for a child that takes longer to start than that call may take
+    return decision
 
 
 def _check(engine: str, time_limit: float, gap: float) -> None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 import time
 
-from allocator.epoch.afterthoughts import only_gpus_bind
+from allocator.epoch.afterthoughts import misplaced, only_gpus_bind, overlooked
 from allocator.epoch.problem import EpochProblem
 from allocator.epoch.solution import EpochSolution, value_of
+from allocator.models.greedy.nearby import Nearby
 from allocator.models.greedy.news import FloatArray
 from allocator.models.greedy.relaxation import Relaxation
 from allocator.models.greedy.rounding import Rounding
@@ -24,8 +25,20 @@ FINE = 1e-5
 MANY_CHOICES = 750
 """Offers, victims and promotions from which on this pays: measured, below it CP-SAT alone proves the optimum sooner."""
 
-SOLVING_SHARE = 0.8
-"""What HiGHS gets of the time once its model is built: it ends a little late, and its choices have to be carried out."""
+SOLVING_SHARE = 0.9
+"""What searches get of the time: HiGHS ends a little late, and its choices have to be carried out."""
+
+NEARBY_SHARE = 0.5
+"""What searches near the answer get of that, before the one that looks at everything."""
+
+ONE_SHARE = 2.0
+"""What one of these gets at most, in equal parts of what is left for all: most need less."""
+
+NEARBY_NODES = 200
+"""Nodes of one of these, so that they depend on the clock only where time is short."""
+
+FINER = 0.5
+"""Part of the gap that is asked for to which HiGHS searches: to carry out what it chooses may cost something."""
 
 ROUNDING_SHARE = 0.2
 """Part of the time until then that carrying out what HiGHS finds on the way may have taken."""
@@ -45,53 +58,112 @@ def pays(problem: EpochProblem) -> bool:
 
 def solve(problem: EpochProblem, limits: Limits, guess: EpochSolution | None = None, report: Report = unheard) -> EngineResult:
     """Choose who starts and who stops by the relaxation, place that, and say what no decision can be better than."""
-    begun = time.monotonic()
+    deadline = time.monotonic() + limits.seconds * SOLVING_SHARE
     fine = FINE * 1000 * problem.step_gpus
+    gap = max(fine, limits.gap)
     relaxation = Relaxation(problem, merged=False)
     relaxation.build()
-    known = _Known(problem, guess, report)
-    seconds = (limits.seconds - (time.monotonic() - begun)) * SOLVING_SHARE
-    choices, bound = relaxation.solve_whole(seconds, max(fine, limits.gap), limits.seed, guess, known.hear)
-    least = _whole(bound)
-    if choices is None:
-        return EngineResult(NAME, Status.UNKNOWN, None, None, least)
-    best, value = known.carried_out(choices)
-    proven = least is not None and value - least <= max(limits.gap, 0)
-    return EngineResult(NAME, Status.OPTIMAL if proven else Status.FEASIBLE, best, value, least)
+    known = _Known(problem, gap, guess, report)
+    if guess is not None:
+        _look_nearby(problem, relaxation, known, limits.seed, deadline)
+    if not known.near:
+        left, finer = deadline - time.monotonic(), gap * FINER if known.distance > gap else fine
+        choices, bound = relaxation.solve_whole(left, finer, limits.seed, known.best, known.hear)
+        known.hear(None, bound)
+        if choices is not None:
+            known.carry_out(choices)
+    return known.result(limits.gap)
+
+
+def _look_nearby(problem: EpochProblem, relaxation: Relaxation, known: _Known, seed: int, deadline: float) -> None:
+    """Search near the answer, for a part of the time."""
+    linear = Relaxation(problem, merged=False)
+    first = linear.solve({})
+    if first is None:
+        return
+    known.hear(None, linear.bound())
+    nearby = Nearby(problem, linear, first, known.answer)
+    gap = known.gap / nearby.left
+    end = time.monotonic() + NEARBY_SHARE * (deadline - time.monotonic())
+    for fixed in nearby.parts():
+        left = end - time.monotonic()
+        seconds = left * min(1.0, ONE_SHARE / (nearby.left + 1))
+        if seconds <= 0 or known.near:
+            break
+        answer = known.answer()
+        choices, _ = relaxation.solve_whole(seconds, gap, seed, answer, fixed=fixed, nodes=NEARBY_NODES)
+        if choices is not None:
+            known.carry_out(choices)
 
 
 class _Known:
-    """What HiGHS finds on the way, reported at once: the search may be killed at any time."""
+    """The best answer and the tightest bound. Both are reported at once: the search may be killed at any time.
 
-    def __init__(self, problem: EpochProblem, guess: EpochSolution | None, report: Report) -> None:
+    Attributes
+    ----------
+    gap
+        Distance at which the search ends.
+    best, value
+        The best decision, that of the guess at first, and its value; None if there is none.
+    found
+        The best of those that were carried out here, and its value; None if there is none.
+    bound
+        What no decision is better than; None if nothing is known.
+    """
+
+    def __init__(self, problem: EpochProblem, gap: float, guess: EpochSolution | None, report: Report) -> None:
         self._problem, self._report = problem, report
         self._rounding: Rounding | None = None
         self._begun, self._spent = time.monotonic(), 0.0
-        self._value = math.inf if guess is None else value_of(problem, guess)
+        self.gap, self.best, self.value = gap, guess, None if guess is None else value_of(problem, guess)
+        self.found: tuple[EpochSolution, int] | None = None
+        self.bound: int | None = None
 
-    def hear(self, choices: FloatArray | None, bound: float) -> None:
-        """Report a bound, and the choices carried out, if that is better than the guess and takes no large part of the time."""
-        if math.isfinite(bound):
-            self._report(EngineResult(NAME, Status.UNKNOWN, None, None, _whole(bound)))
+    @property
+    def distance(self) -> float:
+        """Of value and bound."""
+        return math.inf if self.value is None or self.bound is None else self.value - self.bound
+
+    def answer(self) -> EpochSolution:
+        """The best decision; keep if there is none."""
+        return EpochSolution() if self.best is None else self.best
+
+    @property
+    def near(self) -> bool:
+        """Whether that is as near as was asked for, by an answer that the last pass need not mend at a price."""
+        if self.best is None or self.distance > self.gap:
+            return False
+        return not (overlooked(self._problem, self.best) or misplaced(self._problem, self.best))
+
+    def result(self, gap: int) -> EngineResult:
+        """The best decision if it is near, else the best that was found here: the last pass may make more of it."""
+        best = self.found if self.found is not None and not self.near else (self.best, self.value)
+        if best[0] is None or best[1] is None:
+            return EngineResult(NAME, Status.UNKNOWN, None, None, self.bound)
+        proven = self.bound is not None and best[1] - self.bound <= max(gap, 0)
+        return EngineResult(NAME, Status.OPTIMAL if proven else Status.FEASIBLE, *best, self.bound)
+
+    def hear(self, choices: FloatArray | None, bound: float) -> bool:
+        """Take in a bound, and choices if carrying them out takes no large part of the time; whether that is near enough."""
+        if math.isfinite(bound) and (self.bound is None or math.ceil(bound) > self.bound):
+            self.bound = math.ceil(bound)  # values are integers
+            self._report(EngineResult(NAME, Status.UNKNOWN, None, None, self.bound))
+        if choices is not None and self._spent <= ROUNDING_SHARE * (time.monotonic() - self._begun):
+            self.carry_out(choices)
+        return self.near
+
+    def carry_out(self, choices: FloatArray) -> None:
+        """Keep a decision near the choices, if it is better than all before."""
         begun = time.monotonic()
-        if choices is None or self._spent > ROUNDING_SHARE * (begun - self._begun):
-            return
-        best, value = self.carried_out(choices)
-        self._spent += time.monotonic() - begun
-        if value < self._value:
-            self._value = value
-            self._report(EngineResult(NAME, Status.FEASIBLE, best, value, None))
-
-    def carried_out(self, choices: FloatArray) -> tuple[EpochSolution, int]:
-        """A decision near the choices, and its value."""
         if self._rounding is None:
             self._rounding = Rounding(self._problem)
         state = self._rounding.carry_out(choices)
         self._rounding.mend(state)
-        best = state.solution()
-        return best, value_of(self._problem, best)
-
-
-def _whole(bound: float) -> int | None:
-    """Values are integers, so a bound may be rounded up."""
-    return math.ceil(bound) if math.isfinite(bound) else None
+        found = state.solution()
+        value = value_of(self._problem, found)
+        self._spent += time.monotonic() - begun
+        if self.found is None or value < self.found[1]:
+            self.found = found, value
+        if self.value is None or value < self.value:
+            self.best, self.value = found, value
+            self._report(EngineResult(NAME, Status.FEASIBLE, found, value, None))

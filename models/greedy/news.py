@@ -29,8 +29,8 @@ class WholeAnswer:
     bound: float
 
 
-Heard = Callable[[WholeAnswer], None]
-"""Takes each bound that is tighter, and each answer that is better than all before."""
+Heard = Callable[[WholeAnswer], bool]
+"""Takes each bound that is tighter, and each answer that is better than all before; whether that is enough."""
 
 
 class News:
@@ -45,13 +45,15 @@ class News:
     seconds
         When to end: HiGHS looks at its own clock more rarely than it calls.
     heard
-        Told each answer that is better, with the bound at that time, and each bound that is a good deal tighter.
+        Told each answer that is better, with the bound at that time, and each bound that is a good deal tighter; ends the run
+        by saying that this is enough.
     """
 
     def __init__(self, num_columns: int, gap: float, tolerance: float, seconds: float, heard: Heard) -> None:
         self._num_columns, self._step, self._tolerance, self._heard = num_columns, gap * TIGHTER, tolerance, heard
         self._deadline = time.monotonic() + seconds
         self._tightest = -np.inf
+        self._enough = False
         self._error: Exception | None = None
 
     def run(self, solver: _Highs) -> None:
@@ -68,7 +70,7 @@ class News:
         """Called by HiGHS some fifty times in a second, and with every answer."""
         try:
             self._tell(kind == int(IMPROVING), found)
-            orders.user_interrupt = time.monotonic() > self._deadline
+            orders.user_interrupt = self._enough or time.monotonic() > self._deadline
         except Exception as error:
             self._error = error
             orders.user_interrupt = True
@@ -78,4 +80,4 @@ class News:
         if better or bound > self._tightest + self._step:
             self._tightest = max(self._tightest, bound)
             values = np.array(found.mip_solution[: self._num_columns]) if better else None
-            self._heard(WholeAnswer(values, bound - self._tolerance))
+            self._enough = self._heard(WholeAnswer(values, bound - self._tolerance)) or self._enough

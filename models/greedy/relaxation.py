@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from allocator.epoch.problem import EpochProblem
 from allocator.epoch.solution import EpochSolution, fragmentation_value
 from allocator.models.greedy.groups import Groups, forms_of, pairs_of_equals
 from allocator.models.greedy.licence import gpus_decide
-from allocator.models.greedy.linear import LinearModel, WholeLimits
+from allocator.models.greedy.linear import MOST_NODES, LinearModel, WholeLimits
 from allocator.models.greedy.news import FloatArray, WholeAnswer
 from allocator.models.greedy.spread import least_spread
 from allocator.models.greedy.steps import steps_of
@@ -30,8 +31,8 @@ TIME_UNIT = 3600.0
 """GPU-seconds in one unit of a funding row."""
 
 
-Heard = Callable[[FloatArray | None, float], None]
-"""Takes choices, if they are new, and a bound in 1/1000 GPU-second."""
+Heard = Callable[[FloatArray | None, float], bool]
+"""Takes choices, if they are new, and a bound in 1/1000 GPU-second; whether that is enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +88,22 @@ class Relaxation:
     def solve(self, fixed: Mapping[int, int]) -> Relaxed | None:
         """The optimum with some choices fixed; None if there is none."""
         self.build()
+        self._fix(fixed)
+        found = self._rows.solve(self.num_choices)
+        return None if found is None else Relaxed(found[0] * COST_UNIT + self._constant, found[1])
+
+    def _fix(self, fixed: Mapping[int, int]) -> None:
+        """Fix these choices and no others."""
         for column in [column for column in self._fixed if column not in fixed]:
             self._rows.bound(column, 0.0, float(self._upper[column]))
         for column, value in fixed.items():
             if self._fixed.get(column) != value:
                 self._rows.bound(column, float(value), float(value))
         self._fixed = dict(fixed)
-        found = self._rows.solve(self.num_choices)
-        return None if found is None else Relaxed(found[0] * COST_UNIT + self._constant, found[1])
+
+    def reduced_costs(self) -> FloatArray:
+        """What a unit more of each choice costs at the last optimum, in 1/1000 GPU-second, shape (num_choices,)."""
+        return self._rows.reduced_costs(self.num_choices) * COST_UNIT
 
     def bound(self) -> int:
         """What no decision is better than, in 1/1000 GPU-second, by the duals of the last solve: the best if it fixed nothing.
@@ -110,32 +119,34 @@ class Relaxation:
         gap: float,
         seed: int,
         guess: EpochSolution | None = None,
-        heard: Heard = lambda choices, bound: None,
+        heard: Heard = lambda choices, bound: False,
+        *,
+        fixed: Mapping[int, int] = MappingProxyType({}),
+        nodes: int = MOST_NODES,
     ) -> tuple[FloatArray | None, float]:
         """Whole choices instead of fractions: the best that is found, None if nothing is, and a bound on every decision.
 
-        `gap` and the bound are in 1/1000 GPU-second, `guess` is a decision to begin with. It is a bound as that of `bound`.
-        `heard` is told the same of all that is found on the way.
+        `gap` and the bound are in 1/1000 GPU-second, `guess` is a decision to begin with. It is a bound as that of `bound`, on
+        decisions with these choices if some are fixed. `heard` is told the same of all that is found on the way, and may
+        end it.
         """
 
         def told(answer: WholeAnswer) -> tuple[FloatArray | None, float]:
             return answer.values, answer.bound * COST_UNIT + constant
 
         self.build()
-        constant, limits = self._constant - self._broken, WholeLimits(seconds, gap / COST_UNIT, seed)
-        return told(
-            self._rows.solve_whole(self.num_choices, limits, self._choices_of(guess), lambda answer: heard(*told(answer)))
-        )
+        self._fix(fixed)
+        constant, limits = self._constant - self._broken, WholeLimits(seconds, gap / COST_UNIT, seed, nodes)
+        guessed = None if guess is None else self.choices_of(guess)
+        return told(self._rows.solve_whole(self.num_choices, limits, guessed, lambda answer: heard(*told(answer))))
 
     @property
     def _broken(self) -> int:
         """What the nodes and racks cost that keep breaks up."""
         return fragmentation_value(self.problem, self.problem.whole_placed)
 
-    def _choices_of(self, solution: EpochSolution | None) -> FloatArray | None:
+    def choices_of(self, solution: EpochSolution) -> FloatArray:
         """What a decision chooses, shape (num_choices,)."""
-        if solution is None:
-            return None
         chosen = np.zeros(self.num_choices)
         chosen[sorted(solution.starts)] = 1.0
         chosen[[self.num_offers + r for r in sorted(solution.stops)]] = 1.0

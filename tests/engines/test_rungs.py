@@ -218,8 +218,16 @@ def test_what_the_rules_ask_of_keep_is_no_longer_keep(engine: str, rung: str) ->
 def test_the_next_call_has_a_new_child(fault: str, broken: Break, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = healthy()
     broken(fault)
+    shared_process().warm()
+    first = shared_process()._child
     assert allocate(contest(), time_limit=SHORT if fault == "hangs" else LIMIT).solver.rung == "greedy"
-    monkeypatch.undo()  # the child has ended: nobody has to end it for the healthy engine to be back
+    second = shared_process()._child
+    assert first is not None
+    assert second is not None
+    assert first is not second, "it was started at the end of the call, so that the next one need not wait for it"
+    assert first.poll() is not None, "it has ended"
+    monkeypatch.undo()
+    shared_process().kill()  # the second was started before the engine was healthy again
     assert timeless(allocate(contest(), time_limit=LIMIT)) == expected
 
 
@@ -288,11 +296,14 @@ def test_a_child_that_dies_while_it_talks(boot: str, monkeypatch: pytest.MonkeyP
     shared_process().kill()
     monkeypatch.setattr(process, "_BOOT", boot)
     monkeypatch.setattr(portfolio, "EXACT_ENGINES", EXACT_ENGINES[:1])
+    shared_process().warm()
+    first = shared_process()._child
     decision = allocate(contest(), time_limit=LIMIT)
     assert rows(decision) == rows(expected)
     assert decision.solver.rung == "greedy"
     assert decision.solver.notes[0].startswith(f"{EXACT_ENGINES[0]}: ")
-    assert shared_process()._child is None, "the next call starts a new one"
+    assert shared_process()._child is not first, "the next call has a new one"
+    shared_process().kill()  # which boots in the same way
 
 
 def test_a_child_that_died_between_two_calls_is_not_missed() -> None:
