@@ -7,6 +7,7 @@ small: where the linear relaxation and the decision differ, and what costs the l
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 import numpy as np
 
@@ -18,6 +19,9 @@ from allocator.topology.layout import BoolArray
 
 LARGE = 64
 """GPUs from which on a choice is looked at apart from the others; eight nodes. They decide what the small ones are worth."""
+
+ROUNDS = 2
+"""Times that all parts are searched: what one finds changes what the others are worth."""
 
 INTEGRAL = 1e-6
 
@@ -43,7 +47,7 @@ class Nearby:
     Attributes
     ----------
     left
-        Parts that have not been begun.
+        Parts of this round that have not been begun.
     """
 
     def __init__(self, problem: EpochProblem, linear: Relaxation, first: Relaxed, answer: Callable[[], EpochSolution]) -> None:
@@ -58,24 +62,24 @@ class Nearby:
         self.left = len(self._pools) + 1
 
     def parts(self) -> Iterator[Fixed]:
-        """What stays as the decision has it by then, for one part after another."""
-        for pool in self._pools:
-            self.left -= 1
-            if (fixed := self._all_but_small(pool)) is not None:
-                yield fixed
-        self.left -= 1
-        yield self._all_but_large()
+        """What stays as the decision has it by then, for one part after another; none again near the same decision."""
+        ways = [partial(self._all_but_small, pool) for pool in self._pools] + [self._all_but_large]
+        near: dict[int, EpochSolution] = {}
+        for number in [*range(len(ways))] * ROUNDS:
+            self.left = len(ways) - 1 - number
+            if near.get(number) is not (answer := self._answer()):
+                near[number] = answer
+                if (fixed := ways[number](self._linear.choices_of(answer))) is not None:
+                    yield fixed
 
-    def _all_but_small(self, pool: int) -> Fixed | None:
+    def _all_but_small(self, pool: int, chosen: FloatArray) -> Fixed | None:
         """What is large and what lies in other pools stays, and what is clear then."""
-        chosen = self._linear.choices_of(self._answer())
         apart = (self._pool != pool) | self._large
         found = self._linear.solve(_values(chosen, apart))
         return None if found is None else _values(chosen, apart | _agree(found, chosen) & ~self._undecided())
 
-    def _all_but_large(self) -> Fixed:
+    def _all_but_large(self, chosen: FloatArray) -> Fixed:
         """What is clear while nothing is decided stays, and what is small unless it is decided otherwise."""
-        chosen = self._linear.choices_of(self._answer())
         return _values(chosen, _agree(self._first, chosen) & ~self._open)
 
     def _undecided(self) -> BoolArray:

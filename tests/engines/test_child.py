@@ -46,6 +46,23 @@ def test_a_child_that_was_never_asked_is_not_waited_for() -> None:
     assert child.returncode == -signal.SIGKILL
 
 
+SERVES = """
+import select, sys
+from allocator.models.worker import main
+if {idle}:
+    select.select = lambda *_: ([], [], [])
+main()
+print("ortools" in sys.modules, file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("idle", [False, True])
+def test_what_is_asked_at_once_waits_for_no_engine_that_it_does_not_need(idle: bool) -> None:
+    """The end of the requests is there at once; a child to which nothing has come by then gets ready for an exact engine."""
+    ended = subprocess.run([sys.executable, "-c", SERVES.format(idle=idle)], input=b"", capture_output=True, check=True)
+    assert ended.stderr.decode().split() == [str(idle)]
+
+
 def test_a_search_ends_when_the_parent_is_killed() -> None:
     """The output that parent and child share is at its end only when both are gone; else this runs into the timeout."""
     ended = subprocess.run([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, timeout=120, check=False)
