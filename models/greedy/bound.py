@@ -45,9 +45,6 @@ NEARBY_NODES = 200
 FINER = 0.5
 """Part of the gap that is asked for to which HiGHS searches: to carry out what it chooses may cost something."""
 
-FINEST = 0.25
-"""The same for searches near the answer: what each of them leaves open adds up."""
-
 ROUNDING_SHARE = 0.2
 """Part of the time until then that carrying out what HiGHS finds on the way may have taken."""
 
@@ -97,8 +94,8 @@ def _look_nearby(problem: EpochProblem, relaxation: Relaxation, known: _Known, s
         seconds = left * min(1.0, ONE_SHARE / (nearby.left + 1))
         if seconds <= 0 or known.near:
             break
-        answer, finest = known.answer(), known.gap * FINEST
-        choices, _ = relaxation.solve_whole(seconds, finest, seed, answer, fixed=fixed, nodes=NEARBY_NODES)
+        answer, finer = known.answer(), known.gap * FINER
+        choices, _ = relaxation.solve_whole(seconds, finer, seed, answer, fixed=fixed, nodes=NEARBY_NODES)
         if choices is not None:
             known.carry_out(choices)
 

@@ -20,9 +20,6 @@ from allocator.topology.layout import BoolArray
 LARGE = 64
 """GPUs from which on a choice is looked at apart from the others; eight nodes. They decide what the small ones are worth."""
 
-ROUNDS = 2
-"""Times that all parts are searched: what one finds changes what the others are worth."""
-
 INTEGRAL = 1e-6
 
 FREE_OF_COST = 1e-5
@@ -31,9 +28,14 @@ FREE_OF_COST = 1e-5
 Fixed = Mapping[int, int]
 """Values of fixed choices."""
 
+Way = Callable[[FloatArray], Fixed | None]
+"""What stays, given the choices of the decision; None if there is nothing to search."""
+
 
 class Nearby:
     """The parts to search, one after another: in each pool what is small, as if what is large were decided; then what is large.
+
+    If there is time for more, in each pool all that is large, so that a giant may take the place of another; and all again.
 
     Parameters
     ----------
@@ -63,13 +65,17 @@ class Nearby:
 
     def parts(self) -> Iterator[Fixed]:
         """What stays as the decision has it by then, for one part after another; none again near the same decision."""
-        ways = [partial(self._all_but_small, pool) for pool in self._pools] + [self._all_but_large]
-        near: dict[int, EpochSolution] = {}
-        for number in [*range(len(ways))] * ROUNDS:
-            self.left = len(ways) - 1 - number
-            if near.get(number) is not (answer := self._answer()):
-                near[number] = answer
-                if (fixed := ways[number](self._linear.choices_of(answer))) is not None:
+        small: list[Way] = [partial(self._all_but_small, pool) for pool in self._pools]
+        giant: list[Way] = [partial(self._all_but_large_of, pool) for pool in self._pools]
+        large: list[Way] = [self._all_but_large]
+        near: dict[Way, EpochSolution] = {}
+        for ways in (small + large, giant + small + large):
+            self.left = len(ways)
+            for way in ways:
+                self.left -= 1
+                answer = self._answer()
+                if near.get(way) is not answer and (fixed := way(self._linear.choices_of(answer))) is not None:
+                    near[way] = answer
                     yield fixed
 
     def _all_but_small(self, pool: int, chosen: FloatArray) -> Fixed | None:
@@ -81,6 +87,10 @@ class Nearby:
     def _all_but_large(self, chosen: FloatArray) -> Fixed:
         """What is clear while nothing is decided stays, and what is small unless it is decided otherwise."""
         return _values(chosen, _agree(self._first, chosen) & ~self._open)
+
+    def _all_but_large_of(self, pool: int, chosen: FloatArray) -> Fixed:
+        """What lies in other pools stays, and what is small unless it is decided otherwise while nothing is."""
+        return _values(chosen, (self._pool != pool) | _agree(self._first, chosen) & ~self._large)
 
     def _undecided(self) -> BoolArray:
         """What costs nothing to choose otherwise, where the linear relaxation was solved last."""

@@ -14,7 +14,7 @@ from allocator.epoch import compile_epoch, value_of
 from allocator.epoch.problem import EpochProblem
 from allocator.epoch.solution import EpochSolution
 from allocator.generate import generate_snapshot
-from allocator.models.greedy import bound, nearby, solver
+from allocator.models.greedy import bound, solver
 from allocator.models.greedy.nearby import LARGE, Nearby
 from allocator.models.greedy.relaxation import Relaxation
 from allocator.models.protocol import EngineResult, Limits
@@ -66,16 +66,19 @@ def test_small_choices_of_one_pool_are_open_and_then_large_ones() -> None:
     searches, _ = near(guess)
     pool, gpus = pool_and_gpus()
     opened = [sorted(set(range(len(pool))) - fixed.keys()) for fixed in searches.parts()]
-    assert len(opened) == POOLS + 1, "near the same decision nothing is searched again"
+    assert len(opened) == 2 * POOLS + 1, "near the same decision nothing is searched again"
     assert [set(pool[part].tolist()) for part in opened[:POOLS]] == [{0}, {1}, {2}]
     assert all(gpus[part].max() < LARGE for part in opened[:POOLS])
     assert gpus[opened[POOLS]].max() >= LARGE
+    for number, part in enumerate(opened[POOLS + 1 :]):
+        assert set(pool[part].tolist()) == {number}
+        assert set(part) >= set(np.flatnonzero((pool == number) & (gpus >= LARGE)).tolist())
 
 
 def test_another_decision_is_searched_again() -> None:
     searches, _ = near(lambda: EpochSolution(starts=dict(guess().starts), stops=guess().stops, promotions=guess().promotions))
     left = [searches.left for _ in searches.parts()]
-    assert left == [*range(POOLS, -1, -1)] * nearby.ROUNDS
+    assert left == [*range(POOLS, -1, -1), *range(2 * POOLS, -1, -1)]
 
 
 def test_better_decisions_are_found_and_told() -> None:
