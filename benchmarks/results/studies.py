@@ -37,6 +37,11 @@ _CLUSTER_04 = {"from": "elasticflow_itp_2021.csv.gz", "tenants": "cluster04", "g
 _WITH_GANGS = {**_CLUSTER_04, "on_top": "acme_kalos_completed_training.csv", "days": "42:49"}
 
 LOGS: Mapping[str, tuple[str, str, Mapping[str, Any]]] = {
+    "month": (
+        "A month of a research organisation on 1,792 GPUs",
+        "All 28 days of a synthetic log with 75,004 jobs, in three pools of 1,024, 512 and 256 GPUs.",
+        {"from": "synthetic_research_org_28d.csv.gz"},
+    ),
     "elasticflow": (
         "A production cluster of 2021 (ElasticFlow, cluster 04) on 1,024 GPUs",
         "Days 14 to 20 of the log. It knows one tenant, so that there is nothing to share out.",
@@ -58,7 +63,7 @@ LOGS: Mapping[str, tuple[str, str, Mapping[str, Any]]] = {
         {"from": "philly_2017.csv.gz", "gpus": 512, "days": "51:65"},
     ),
 }
-"""Heading, what to know of it, and recipe of real logs."""
+"""Heading, what to know of it, and recipe of logs: one of a synthetic organisation, which is large, and real ones."""
 
 _FILES = ("from", "on_top")
 
