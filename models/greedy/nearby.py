@@ -6,7 +6,7 @@ small: where the linear relaxation and the decision differ, and what costs the l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import numpy as np
@@ -14,19 +14,14 @@ import numpy as np
 from allocator.epoch.problem import EpochProblem
 from allocator.epoch.solution import EpochSolution
 from allocator.models.greedy.news import FloatArray
-from allocator.models.greedy.relaxation import Relaxation, Relaxed
+from allocator.models.greedy.relaxation import INTEGRAL, Fixed, Relaxation, Relaxed
 from allocator.topology.layout import BoolArray
 
 LARGE = 64
 """GPUs from which on a choice is looked at apart from the others; eight nodes. They decide what the small ones are worth."""
 
-INTEGRAL = 1e-6
-
 FREE_OF_COST = 1e-5
 """Share of the cluster's time up to which it costs the linear relaxation nothing to choose otherwise."""
-
-Fixed = Mapping[int, int]
-"""Values of fixed choices."""
 
 Way = Callable[[FloatArray], Fixed | None]
 """What stays, given the choices of the decision; None if there is nothing to search."""

@@ -31,6 +31,12 @@ TIME_UNIT = 3600.0
 """GPU-seconds in one unit of a funding row."""
 
 
+INTEGRAL = 1e-6
+"""What is nearer than this to a whole number is one."""
+
+Fixed = Mapping[int, int]
+"""Values of fixed choices."""
+
 Heard = Callable[[FloatArray | None, float], bool]
 """Takes choices, if they are new, and a bound in 1/1000 GPU-second; whether that is enough."""
 
@@ -85,14 +91,14 @@ class Relaxation:
         self._unfairness()
         self._rows.load()
 
-    def solve(self, fixed: Mapping[int, int]) -> Relaxed | None:
+    def solve(self, fixed: Fixed) -> Relaxed | None:
         """The optimum with some choices fixed; None if there is none."""
         self.build()
         self._fix(fixed)
         found = self._rows.solve(self.num_choices)
         return None if found is None else Relaxed(found[0] * COST_UNIT + self._constant, found[1])
 
-    def _fix(self, fixed: Mapping[int, int]) -> None:
+    def _fix(self, fixed: Fixed) -> None:
         """Fix these choices and no others."""
         for column in [column for column in self._fixed if column not in fixed]:
             self._rows.bound(column, 0.0, float(self._upper[column]))
@@ -121,7 +127,7 @@ class Relaxation:
         guess: EpochSolution | None = None,
         heard: Heard = lambda choices, bound: False,
         *,
-        fixed: Mapping[int, int] = MappingProxyType({}),
+        fixed: Fixed = MappingProxyType({}),
         nodes: int = MOST_NODES,
     ) -> tuple[FloatArray | None, float]:
         """Whole choices instead of fractions: the best that is found, None if nothing is, and a bound on every decision.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from allocator.epoch.problem import EpochProblem
 from allocator.epoch.solution import EpochSolution
 from allocator.models.greedy.news import FloatArray
 from allocator.models.greedy.objective import value_of_state
-from allocator.models.greedy.relaxation import Relaxation, Relaxed
+from allocator.models.greedy.relaxation import INTEGRAL, Fixed, Relaxation, Relaxed
 from allocator.models.greedy.rounding import Rounding, places_in_lanes
 from allocator.models.greedy.variables import State
 
@@ -36,14 +36,10 @@ COMPLETION_EFFORT = 3
 TOLERANCE = 0.002
 """Share of the cluster's time that no further solve is spent on."""
 
-HALF, INTEGRAL = 0.5, 1e-6
+HALF = 0.5
 
 CLEAR = 0.2
 """Fractions that far from a half are rounded at once; two halves of one place would both be rounded up."""
-
-
-Fixed = Mapping[int, int]
-"""Values of fixed choices."""
 
 
 class Search:
