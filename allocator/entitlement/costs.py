@@ -11,6 +11,7 @@ import numpy as np
 from allocator.domain import Policy
 from allocator.entitlement.columns import NONE
 from allocator.entitlement.contract import Contract
+from allocator.entitlement.curve import round_ratio
 from allocator.entitlement.entitled import level_ranks
 from allocator.entitlement.model import Entitlement
 from allocator.entitlement.places import Places
@@ -64,7 +65,7 @@ class Score:
 
 def round_half_up(value: Fraction) -> int:
     """The nearest integer, halves upwards."""
-    return (2 * value.numerator + value.denominator) // (2 * value.denominator)
+    return round_ratio(value.numerator, value.denominator)
 
 
 def step_cost(weight: Fraction, policy: Policy) -> Fraction:
@@ -74,8 +75,7 @@ def step_cost(weight: Fraction, policy: Policy) -> Fraction:
 
 def _rounded_cost(weight: Fraction, policy: Policy, gpus: int = 1) -> int:
     """The same for so many GPUs, rounded once."""
-    above, below = weight.numerator * policy.planning_step * UNIT * gpus, weight.denominator
-    return (2 * above + below) // (2 * below)
+    return round_ratio(weight.numerator * policy.planning_step * UNIT * gpus, weight.denominator)
 
 
 def idle_cost(policy: Policy) -> int:

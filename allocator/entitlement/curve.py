@@ -110,7 +110,7 @@ class Curve:
         self._reachable = max(1, bisect_right(points, capacity))
         self._slopes: list[int | None] = [None] * len(points)
         self._costs: list[int | None] = [None] * len(points)
-        self._costs[-1] = _round_half_up(deviation.scaled(points[-1]), deviation.scale)
+        self._costs[-1] = round_ratio(deviation.scaled(points[-1]), deviation.scale)
 
     def value(self, gpus: int) -> int:
         """Cost of holding that many GPUs (0 or more)."""
@@ -160,10 +160,10 @@ class Curve:
     def _rounded_slope(self, index: int) -> int:
         deviation, points = self._deviation, self._every_point
         if index == len(points) - 1:
-            return _round_half_up(MILLI * deviation.above, deviation.scale)
+            return round_ratio(MILLI * deviation.above, deviation.scale)
         start, stop = points[index], points[index + 1]
         rise = deviation.scaled(stop) - deviation.scaled(start)
-        return _round_half_up(rise, (stop - start) * deviation.scale)
+        return round_ratio(rise, (stop - start) * deviation.scale)
 
 
 class CurveTable:
@@ -330,5 +330,6 @@ def _deviation(entitled: int, unit: Ratio, debt: Ratio, share: Ratio, quadratic:
     )
 
 
-def _round_half_up(numerator: int, denominator: int) -> int:
+def round_ratio(numerator: int, denominator: int) -> int:
+    """The integer nearest to a ratio, halves upwards; `denominator` is positive."""
     return (2 * numerator + denominator) // (2 * denominator)
