@@ -26,7 +26,7 @@ def start_classes(ent: Entitlement) -> IntArray:
     return frozen(
         number_classes(
             works.request, works.leaf, works.promise, works.prepaid, works.express, works.entitled, own, _users(ent),
-            ent.columns.min_runtime == 0, ent.columns.runs_unfunded,
+            works.unallocated, ent.columns.runs_unfunded,
         )
     )  # fmt: skip
 

@@ -11,6 +11,7 @@ from allocator.domain import Lapse, Reservation
 from allocator.entitlement.due import start_due
 from allocator.entitlement.facts import Facts
 from allocator.entitlement.forced import UNFORCED
+from allocator.entitlement.funding import promise_costs
 from allocator.entitlement.lease import open_book
 from allocator.entitlement.places import NO_LEAF
 from allocator.entitlement.releases import read_releases
@@ -135,7 +136,7 @@ class _Arranger:
     def _hold_funds(self, row: int) -> bool:
         """Take the cost of its promise off what is left for others; False where that is too little."""
         leaf, pool = int(self.facts.places.leaf[row]), int(self.facts.places.home[row])
-        cost = int(self.facts.contract.gpus[row] * self.facts.promise[row])
+        cost = int(promise_costs(self.facts.contract, self.facts.promise)[row])
         path = self.facts.tree.funding_path(leaf)
         if any(cost > self.available[vertex, pool] for vertex in path) or self._over_limit(row):
             return False

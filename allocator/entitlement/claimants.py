@@ -12,7 +12,7 @@ from allocator.entitlement.columns import NONE, Columns
 from allocator.entitlement.contract import Contract
 from allocator.entitlement.demand import queue_order
 from allocator.entitlement.express import lane_candidates, lane_room
-from allocator.entitlement.funding import Funds, fund_in_order, promises
+from allocator.entitlement.funding import Funds, fund_in_order, promise_costs, promises
 from allocator.entitlement.healthy import Health, HealthCheck
 from allocator.entitlement.places import NO_LEAF, NO_POOL, Places
 from allocator.entitlement.tree import BudgetTree
@@ -59,7 +59,7 @@ def read_claimants(
     room = lane_room(contract, installed, policy)
     express = lane_candidates(contract, queue, places.home, fits_promise, room, snapshot, reserved)
     walk = _latched_first(contract.columns, snapshot.now, queue[(fits_promise & ~express)[queue]])
-    funded = fund_in_order(tree, funds.available_before, walk, places, contract.gpus * promise)
+    funded = fund_in_order(tree, funds.available_before, walk, places, promise_costs(contract, promise))
     return Claimants(
         promise=promises(works, contract, places, tree, funds.available, policy),
         placeable=decidable & np.array([verdict.fits for verdict in health], dtype=bool)[kind],

@@ -24,6 +24,9 @@ LAST_TRY_STOPS = 3
 LAST_TRY_RUNTIME = 86_400
 """The longest such promise in seconds, and the one where no max runtime is stated."""
 
+OFTEN_STOPPED = 8
+"""After so many stops any work is promised its whole run, whatever budgets say."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contract:
@@ -33,10 +36,14 @@ class Contract:
     ----------
     columns
         What the workloads say of themselves.
-    submit, priority, min_runtime, gpus
+    submit, priority, gpus
         As stated.
+    min_runtime
+        As stated; that of assured work which states none is its whole run.
+    assured
+        Was stopped so often, by decisions before `now`, that it is promised its whole run without asking for funds.
     last_try
-        Work that cannot resume and was stopped so often, by decisions before `now`, that it is to run to its end.
+        Work that cannot resume and was stopped so often that it is promised its whole run, if that is funded.
     start
         When the run started, `now` where that is not known; 0 for waiting work.
     terminating, ordered
@@ -59,6 +66,7 @@ class Contract:
     priority: IntArray
     min_runtime: IntArray
     gpus: IntArray
+    assured: BoolArray
     last_try: BoolArray
     running: BoolArray
     run_pool: IntArray
@@ -98,12 +106,14 @@ def read_contract(snapshot: Snapshot, layout: Layout, columns: Columns | None = 
     ran_before = columns.running & ~runs.fresh
     held_before = ran_before | stops.stopped
     preempted = columns.preempted - stops.stopped
+    assured = preempted >= OFTEN_STOPPED
     return Contract(
         submit=columns.submit,
         priority=columns.priority,
-        min_runtime=columns.min_runtime,
+        min_runtime=np.where(assured & (columns.min_runtime == 0), LAST_TRY_RUNTIME, columns.min_runtime),
         gpus=columns.gpus,
-        last_try=(columns.min_runtime > 0) & (preempted >= LAST_TRY_STOPS) & ~columns.resumable,
+        assured=assured,
+        last_try=~columns.resumable & (assured | ((columns.min_runtime > 0) & (preempted >= LAST_TRY_STOPS))),
         running=columns.running,
         run_pool=runs.pool,
         charged=columns.charged,

@@ -21,7 +21,7 @@ from allocator.entitlement.entitled import Claims, large_gangs, mark_entitled
 from allocator.entitlement.express import open_to
 from allocator.entitlement.facts import Facts
 from allocator.entitlement.forced import UNFORCED
-from allocator.entitlement.funding import Funds, budgets, promises, read_funds
+from allocator.entitlement.funding import Funds, budgets, promise_costs, promises, read_funds
 from allocator.entitlement.healthy import HealthCheck
 from allocator.entitlement.model import Entitlement, Forced, Market, WorkTable
 from allocator.entitlement.moves import movable
@@ -214,6 +214,7 @@ def _table(rows: Rows, found: Arrangement) -> WorkTable:
     snapshot, tree, contract, places, claimants = rows.snapshot, rows.tree, rows.contract, rows.places, rows.claimants
     works, policy = snapshot.workloads, snapshot.policy
     renewed, due, prepaid, until = _arranged(contract, found)
+    promise = _promises(rows, found, prepaid)
     forced = contract.forced.copy()
     forced[[row for one in found.reserved for row in one.victims]] = Forced.RESERVED
     stays = contract.running & (forced == UNFORCED) & ~contract.terminating
@@ -226,7 +227,9 @@ def _table(rows: Rows, found: Arrangement) -> WorkTable:
         request=contract.columns.request,
         leaf=places.leaf,
         gpus=contract.gpus,
-        promise=_promises(rows, found, prepaid),
+        promise=promise,
+        promise_cost=promise_costs(contract, promise),
+        unallocated=contract.min_runtime == 0,
         home=places.home,
         running=contract.running,
         run_pool=contract.run_pool,

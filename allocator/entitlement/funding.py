@@ -75,16 +75,22 @@ def promises(
 ) -> IntArray:
     """Seconds promised to each workload if it is started or promoted, 0 for unallocated work, shape (num_workloads,).
 
-    Work on its last try is promised its whole run, unless that alone costs more than some vertex of its path has left.
+    Work on its last try is promised its whole run, unless that alone costs more than some vertex of its path has left; assured
+    work is promised it in any case.
     """
     promise = ordinary_promise(contract.min_runtime, policy)
     leaf, home = places.leaf, places.home
-    for row in (contract.last_try & (leaf != NO_LEAF) & (home != NO_POOL)).nonzero()[0].tolist():
+    for row in ((contract.last_try | contract.assured) & (leaf != NO_LEAF) & (home != NO_POOL)).nonzero()[0].tolist():
         longest = min(works[row].max_runtime or LAST_TRY_RUNTIME, LAST_TRY_RUNTIME)
-        cost = int(contract.gpus[row]) * longest
+        cost = 0 if contract.assured[row] else int(contract.gpus[row]) * longest
         if all(cost <= available[vertex, home[row]] for vertex in tree.funding_path(leaf[row])):
             promise[row] = longest
     return promise
+
+
+def promise_costs(contract: Contract, promise: IntArray) -> IntArray:
+    """GPU-seconds that these promises draw on budgets when they are made, shape (num_workloads,): nothing for assured work."""
+    return np.where(contract.assured, 0, contract.gpus * promise)
 
 
 def fund_in_order(tree: BudgetTree, available: IntArray, order: IntArray, places: Places, cost: IntArray) -> IntArray:

@@ -65,8 +65,11 @@ class WorkTable:
         Equal numbers where the same is asked of the nodes.
     leaf
         Vertex index, -1 for workloads that cannot be decided (see `impossible`).
-    gpus, promise
-        GPUs of the gang; seconds promised if it were started or promoted now (0: unallocated work).
+    gpus, promise, promise_cost
+        GPUs of the gang; seconds promised if it were started or promoted now (0: unallocated work); GPU-seconds that this
+        draws on budgets.
+    unallocated
+        Has no min runtime: it is never charged.
     home
         Pool in which it counts (index), -1 where no accepted pool exists.
     running, run_pool, charged, protected, protected_until
@@ -114,6 +117,8 @@ class WorkTable:
     leaf: IntArray
     gpus: IntArray
     promise: IntArray
+    promise_cost: IntArray
+    unallocated: BoolArray
     home: IntArray
     running: BoolArray
     run_pool: IntArray
@@ -188,4 +193,4 @@ class Entitlement:
         """GPU-seconds that a promise to a workload draws on budgets in a pool: nothing where a reservation holds its funds."""
         if self.works.prepaid[row] == pool:
             return 0
-        return int(self.works.gpus[row]) * int(self.works.promise[row])
+        return int(self.works.promise_cost[row])

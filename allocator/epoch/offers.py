@@ -64,7 +64,7 @@ def _available(ent: Entitlement) -> list[list[int]]:
 
 def _modes(ent: Entitlement, row: int, work: Workload, pool: int) -> Iterator[tuple[bool, bool, int, bool]]:
     """The modes (charged, express, promise cost, must be unfunded) in which a workload may start in a pool."""
-    if work.min_runtime == 0:
+    if ent.works.unallocated[row]:
         yield False, False, 0, False
         return
     if ent.works.express[row]:
@@ -75,7 +75,7 @@ def _modes(ent: Entitlement, row: int, work: Workload, pool: int) -> Iterator[tu
         if fundable_alone(ent, row, pool, cost):
             yield True, False, cost, False
         return
-    if ent.works.prepaid[row] == pool:
+    if cost == 0:  # whatever budgets say
         yield True, False, cost, False
         return
     alone = fundable_alone(ent, row, pool, cost)
@@ -156,11 +156,11 @@ def draft_offers(ent: Entitlement) -> list[Batch]:
 def _way(facts: _Facts, row: int) -> tuple[object, ...]:
     """Equal for workloads, of whatever leaf, that have the same offers."""
     ent, works, columns = facts.ent, facts.ent.works, facts.ent.columns
-    cost = int(works.gpus[row]) * int(works.promise[row])
+    cost = int(works.promise_cost[row])
     alone = tuple(fundable_alone(ent, row, pool, cost) for pool in range(len(ent.layout.pools)))
     own = row if row in ent.own_limit or works.movable[row] or works.prepaid[row] >= 0 else None
     return (
-        facts.request[row], int(works.promise[row]), bool(works.express[row]), columns.min_runtime[row] == 0,
+        facts.request[row], int(works.promise[row]), bool(works.express[row]), bool(works.unallocated[row]),
         bool(columns.runs_unfunded[row]), alone, bool(ent.tree.funding_path(int(works.leaf[row]))), own,
     )  # fmt: skip
 
@@ -214,7 +214,7 @@ def drop_unneeded(ent: Entitlement, batches: Sequence[Batch]) -> list[Batch]:
     for row in ent.works.promotable.nonzero()[0]:
         pool = int(ent.works.run_pool[row])
         for vertex in ent.tree.funding_path(int(ent.works.leaf[row])):
-            wanted[vertex, pool] = wanted.get((vertex, pool), 0) + int(ent.works.gpus[row] * ent.works.promise[row])
+            wanted[vertex, pool] = wanted.get((vertex, pool), 0) + int(ent.works.promise_cost[row])
     tight = {key for key, total in wanted.items() if total > int(ent.market.available[key])}
 
     def needed(batch: Batch) -> tuple[Draft, ...]:

@@ -63,12 +63,12 @@ def build_promotions(ent: Entitlement, victims: Victims) -> Promotions:
         leaf=works.leaf[index],
         gpus=works.gpus[index],
         victim=np.array([victim.get(row, -1) for row in rows], dtype=np.int64),
-        promise_cost=works.gpus[index] * works.promise[index],
+        promise_cost=works.promise_cost[index],
     )
 
 
 def _may_be_promoted(ent: Entitlement, row: int) -> bool:
-    cost = int(ent.works.gpus[row] * ent.works.promise[row])
+    cost = int(ent.works.promise_cost[row])
     if not fundable_alone(ent, row, int(ent.works.run_pool[row]), cost):
         return False
     until = ent.snapshot.now + int(ent.works.promise[row])

@@ -154,7 +154,7 @@ def _promised(ent: Entitlement, decision: Decision, row: Mapping[str, int], pool
     rows = rows[works.leaf[rows] >= 0]
     promised = np.zeros(ent.market.held.shape, dtype=np.int64)
     rows = rows[works.prepaid[rows] != pool[rows]]
-    np.add.at(promised, (works.leaf[rows], pool[rows]), works.gpus[rows] * works.promise[rows])
+    np.add.at(promised, (works.leaf[rows], pool[rows]), works.promise_cost[rows])
     total: IntArray = ent.tree.sum_up(promised)
     return total
 

@@ -143,7 +143,7 @@ def _waiting_rows(ent: Entitlement) -> IntArray:
 
 def _asked(ent: Entitlement, rows: IntArray) -> _Asked:
     works = ent.works
-    cost = works.gpus[rows] * works.promise[rows]
+    cost = works.promise_cost[rows]
     return _Asked(*(_sum_up(ent, rows, amount) for amount in (np.ones_like(rows), cost, works.funded[rows].astype(np.int64))))
 
 
@@ -157,7 +157,7 @@ def _sum_up(ent: Entitlement, rows: IntArray, amount: IntArray) -> IntArray:
 def _hopeless(ent: Entitlement, rows: IntArray) -> list[str]:
     """Work that costs more than the whole budget of a vertex above it; the costliest of each vertex and pool is named."""
     works, market, costliest = ent.works, ent.market, dict[tuple[int, int], int]()
-    cost = dict(zip(rows.tolist(), (works.gpus[rows] * works.promise[rows]).tolist(), strict=True))
+    cost = dict(zip(rows.tolist(), works.promise_cost[rows].tolist(), strict=True))
     for row in rows.tolist():
         pool = int(works.home[row])
         for vertex in ent.tree.funding_path(int(works.leaf[row])):

@@ -27,6 +27,7 @@ class Case(NamedTuple):
     leaf: int
     home: int
     promise: int
+    cost: int
     express: bool
     funded: bool
     counted: bool
@@ -165,7 +166,7 @@ class Reasons:
     def _unfunded(self, case: Case, work: Workload, anyhow: Prospect) -> str | None:
         if case.promise == 0 or case.express:
             return None
-        hours = gpu_hours(self._cost(case, work))
+        hours = gpu_hours(case.cost)
         cost = f"a promise of {duration(case.promise)} for {counted(work.gpus, 'GPU')} costs {hours} GPU-hours"
         then = "it waits for funds" if case.strict else "free of charge it runs on GPUs that nobody with a claim wants"
         short = self._short_of_funds(case, work, anyhow)
@@ -193,11 +194,7 @@ class Reasons:
 
     def _short_in(self, case: Case, work: Workload, pool: int) -> list[int]:
         """The funding vertices that cannot pay for it in that pool, from the leaf up."""
-        cost = self._cost(case, work)
-        return [v for v in self.ent.tree.funding_path(case.leaf) if self._left(v, pool) < cost]
-
-    def _cost(self, case: Case, work: Workload) -> int:
-        return work.gpus * case.promise
+        return [v for v in self.ent.tree.funding_path(case.leaf) if self._left(v, pool) < case.cost]
 
     def _left(self, vertex: int, pool: int) -> int:
         """GPU-seconds that may still be promised after the decision."""

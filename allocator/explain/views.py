@@ -286,7 +286,7 @@ def _facts(ent: Entitlement, row: int) -> View:
     works = ent.works
     return {
         "promise": int(works.promise[row]),
-        "cost_gpu_seconds": int(works.gpus[row] * works.promise[row]),
+        "cost_gpu_seconds": int(works.promise_cost[row]),
         "express_lane": bool(works.express[row]),
         "counts_in_demand": bool(works.funded[row]),
         "entitled": bool(works.entitled[row]),

@@ -96,8 +96,9 @@ def _facts(ent: Entitlement) -> list[IntArray | BoolArray]:
         reservation[one.row] = index
     stopped = ent.columns.taken_off_at == now
     return [
-        works.request, works.leaf, works.home, works.promise, works.express, works.funded, ~works.held_before, works.entitled,
-        stopped & ~works.candidate, works.patient, reservation, ~ent.columns.runs_unfunded,
+        works.request, works.leaf, works.home, works.promise, works.promise_cost, works.express, works.funded,
+        ~works.held_before, works.entitled, stopped & ~works.candidate, works.patient, reservation,
+        ~ent.columns.runs_unfunded,
     ]  # fmt: skip
 
 

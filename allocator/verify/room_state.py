@@ -128,7 +128,7 @@ class Room:
         if self.ent.works.express[row]:
             full = self.lane.over(pool, work.gpus) or self.lane.crowded(work.user, 1)
             return Refusal("express", full) if full else Mode.EXPRESS
-        if work.min_runtime == 0:
+        if self.ent.works.unallocated[row]:
             return Mode.UNCHARGED
         if self.funded(row, pool):
             return Mode.CHARGED

@@ -76,7 +76,7 @@ def _overspent(case: Case) -> Iterator[Violation]:
 def _never_charged(case: Case) -> Iterator[Violation]:
     """Ensures that work without min runtime is neither charged nor promoted."""
     for row in (case.after.charged & (case.after.started | case.after.promoted)).nonzero()[0].tolist():
-        if case.work(row).min_runtime == 0:
+        if case.ent.works.unallocated[row]:
             yield Violation("funding", case.id(row), "has no min runtime, so it is never charged")
 
 
@@ -84,7 +84,7 @@ def _uncharged_starts(case: Case) -> Iterator[Violation]:
     """Ensures that only unfunded work which accepts it starts without being charged."""
     for row in (case.after.started & ~case.after.charged & ~case.ent.works.express).nonzero()[0].tolist():
         work, pool = case.work(row), int(case.after.pool[row])
-        if work.min_runtime == 0 or pool < 0:
+        if case.ent.works.unallocated[row] or pool < 0:
             continue
         if work.unfunded is Unfunded.WAIT:
             yield Violation("funding", work.id, "starts uncharged, but waits where it is not funded")

@@ -205,6 +205,18 @@ def test_funded_work_is_promoted() -> None:
     assert both.value(["new"], ["old"], ["old"]) is None
 
 
+def test_assured_work_asks_for_no_funds() -> None:
+    """Stopped eight times: charged beside whatever the funds pay for, in no other way, and promoted where it runs uncharged."""
+    often = job("often", preempted=8, unfunded=Unfunded.WAIT)
+    three = poor([often, job("free", preempted=8, min_runtime=0), job("new", unfunded=Unfunded.WAIT)], 3)
+    assert three.value(["often", "free", "new"]) == -24 * GPU
+    assert three.problem.offers.charged.all()
+    works = [running("often", "a", {"n1": 1}, charged=False, preempted=8), job("new", unfunded=Unfunded.WAIT)]
+    both = poor(works)
+    assert both.value(["new"]) is None
+    assert both.value(["new"], [], ["often"]) == -8 * GPU
+
+
 def test_gpu_limit() -> None:
     """12 GPUs at most: 8 + 4 run, 8 + 8 do not."""
     works = [job("eight"), job("other", gpus=8), job("four", gpus=4)]

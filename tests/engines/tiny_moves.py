@@ -68,7 +68,7 @@ def _request(rng: Random, key: str, gpus: int) -> dict[str, object]:
         "tasks": rng.choice([1, 1, 1, 2]), "gpus_per_task": rng.randint(1, max(1, gpus // 2)),
         "min_runtime": rng.choice([0, HOUR // 2, HOUR, HOUR]), "resumable": rng.random() < 0.8, "user": "u",
         "checkpoint_on_notice": rng.random() < 0.6, "restart_time": rng.choice([0, 60, 300]),
-        "preempted": rng.choice([0, 0, 1, 3]), "renew": rng.random() < 0.05,
+        "preempted": rng.choice([0, 1, 3, 9]), "renew": rng.random() < 0.05,
         "exclude_nodes": ("n0",) if rng.random() < 0.05 else (),
     }  # fmt: skip
 

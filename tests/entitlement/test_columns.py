@@ -123,7 +123,7 @@ def _reported(one: Workload, at: int) -> Workload:
 
 
 def test_costs_that_leave_64_bits_are_exact() -> None:
-    one = replace(running("w", "n", since=9 * HOUR, resumable=False, min_runtime=0), preempted=10**6)
+    one = replace(running("w", "n", since=9 * HOUR, min_runtime=0), preempted=10**6)
     weights = replace(Weights(), lost_work=Fraction(10**9 + 7, 3))
     snap = snapshot([node("n")], [allocation("A")], [one], policy=Policy(weights=weights, planning_step=60))
     contract = read_contract(snap, build_layout(snap))

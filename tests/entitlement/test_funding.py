@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allocator.domain import UsageRecord
+from allocator.domain import LastStop, Unfunded, UsageRecord
 from allocator.entitlement import NO_BUDGET, Entitlement, entitle
 from allocator.entitlement.funding import fund_in_order
 from allocator.entitlement.places import Places
@@ -102,7 +103,7 @@ def test_the_last_try_is_promised_the_whole_run(max_runtime: int | None, promise
     stuck = work("w", resumable=False, preempted=3, max_runtime=max_runtime)
     others = [
         work("x", resumable=False, preempted=2),
-        work("y", preempted=9),
+        work("y", preempted=7),
         work("z", resumable=False, preempted=3, min_runtime=0),
     ]
     ent = entitle(snapshot([node("n")], [allocation("A")], [stuck, *others]))
@@ -117,6 +118,29 @@ def test_the_last_try_falls_back_where_it_cannot_be_funded() -> None:
     assert ent.works.promise.tolist() == [HOUR]
     shorter = snapshot([node("n")], [allocation("A")], [replace(one, max_runtime=8 * HOUR)], [record])
     assert entitle(shorter).works.promise.tolist() == [8 * HOUR]
+
+
+@pytest.mark.parametrize("stated", [{}, {"min_runtime": 0}, {"resumable": False}, {"unfunded": Unfunded.WAIT}, {"gpus": 16}])
+def test_whoever_was_stopped_eight_times_is_promised_the_whole_run_without_asking_for_funds(stated: dict[str, Any]) -> None:
+    spent = UsageRecord(id="u", allocation="A", pool="p", gpus=17, start=NOW - 604_800, end=NOW)
+    works = [
+        work("often", preempted=8, max_runtime=9 * HOUR, **stated),
+        work("long", preempted=9, max_runtime=99 * HOUR, **stated),
+        work("seldom", preempted=7, **{**stated, "resumable": True}),
+    ]
+    ent = entitle(snapshot([node("n"), node("m")], [allocation("A")], works, [spent]))
+    seldom = 0 if stated.get("min_runtime") == 0 else HOUR
+    assert at(ent, "A", "available") == 0
+    assert ent.works.promise.tolist() == [24 * HOUR, 9 * HOUR, seldom]  # "long", "often", "seldom"
+    assert ent.works.promise_cost[:2].tolist() == [0, 0]
+    assert ent.works.funded[:2].all()
+    assert ent.works.unallocated.tolist() == [False, False, seldom == 0]
+
+
+def test_a_stop_at_this_very_instant_does_not_count_yet() -> None:
+    stop = LastStop(at=NOW, pool="p", gpus=1, charged=True)
+    ent = entitle(snapshot([node("n")], [allocation("A")], [work("w", preempted=8, stopped=stop)]))
+    assert ent.works.promise.tolist() == [HOUR]
 
 
 @settings(max_examples=300, deadline=None)
