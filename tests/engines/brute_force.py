@@ -158,7 +158,7 @@ def _running_choices(ent: Entitlement, row: int) -> Iterator[_Choice]:
 def _modes(ent: Entitlement, row: int) -> list[tuple[bool, bool]]:
     if ent.works.express[row]:
         return [(True, True)]
-    return [(False, False)] if ent.snapshot.workloads[row].min_runtime == 0 else [(True, False), (False, False)]
+    return [(False, False)] if ent.works.unallocated[row] else [(True, False), (False, False)]
 
 
 def _placements(ent: Entitlement, row: int, pool: int) -> Iterator[dict[int, int]]:
