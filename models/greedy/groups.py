@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
 from allocator.epoch.problem import EpochProblem
+from allocator.models.greedy.patterns import Bundle, Patterns, hard_classes
 from allocator.topology.layout import GPUS, UNLIMITED, BoolArray, IntArray
 
 MOST_CLASSES = 400
@@ -46,43 +48,79 @@ def pairs_of_equals(left: IntArray, right: IntArray) -> tuple[IntArray, IntArray
     return first, order[begin[first] + nth]
 
 
-class Groups:
-    """Classes that one capacity row covers: nodes that are wholly free or held by one victim go together, without loss.
+@dataclass(frozen=True, slots=True, eq=False)
+class Emptied:
+    """The classes as they would be if all victims were gone.
 
-    `most` has shape (num_forms, num_groups), `free` (3, num_groups); victim `victim[i]` leaves `leaves[:, i]` in group
-    `leaves_in[i]`. `node` is the node of a group that is one node, -1 of all others, shape (num_groups,). Each column of `cuts`
-    is one of `_cuts`.
+    `room` (3, num_classes) is what one node has then, `units` (num_forms, num_classes) how many of a form fit it; equal `kind` means
+    equal room, open to the same forms, in one domain of the level that matters. Victim `victim[i]` holds `need[:, i]` of each
+    node of class `held_in[i]`.
     """
 
-    def __init__(self, problem: EpochProblem, first: IntArray, *, merged: bool = True) -> None:
-        classes, shapes = problem.classes, problem.shapes
-        owner, victim, need = [], [], []
-        for k, residents in enumerate(classes.residents):
-            for r, own in residents:
-                owner.append(k)
-                victim.append(r)
-                need.append(own)
-        held_in, leaves = np.array(owner, dtype=np.int64), np.array(need, dtype=np.int64).reshape(-1, 3).T
-        room = classes.free.copy()
-        _add_columns(room, held_in, leaves)
-        node = np.array([nodes[0] for nodes in classes.nodes], dtype=np.int64)
-        open_to = shapes.open_to[first][:, node] if len(node) else np.zeros((len(first), 0), dtype=np.bool_)
-        wanted = shapes.need[:, first, None]
-        units = np.where(wanted > 0, room[:, None, :] // np.maximum(wanted, 1), UNLIMITED).min(axis=0, initial=UNLIMITED)
-        units = np.where(open_to, np.maximum(units, 0), 0) * classes.size
+    room: IntArray
+    units: IntArray
+    kind: tuple[Hashable, ...]
+    victim: IntArray
+    held_in: IntArray
+    need: IntArray
+
+
+def emptied(problem: EpochProblem, first: IntArray, level: int) -> Emptied:
+    """Take all victims from the classes; `first` is a shape of each form, domains of `level` stay apart (-1: none)."""
+    classes, shapes = problem.classes, problem.shapes
+    held = [(k, r, own) for k, residents in enumerate(classes.residents) for r, own in residents]
+    held_in, victim = (np.array([row[i] for row in held], dtype=np.int64) for i in (0, 1))
+    need = np.array([own for _, _, own in held], dtype=np.int64).reshape(-1, 3).T
+    room = classes.free.copy()
+    _add_columns(room, held_in, need)
+    node = np.array([nodes[0] for nodes in classes.nodes], dtype=np.int64)
+    open_to = shapes.open_to[first][:, node] if len(node) else np.zeros((len(first), 0), dtype=np.bool_)
+    wanted = shapes.need[:, first, None]
+    units = np.where(wanted > 0, room[:, None, :] // np.maximum(wanted, 1), UNLIMITED).min(axis=0, initial=UNLIMITED)
+    units = np.where(open_to, np.maximum(units, 0), 0)
+    domain = problem.cell_domain[level, classes.cell].tolist() if level >= 0 else [-1] * len(node)
+    kind = tuple((room[:, k].tobytes(), open_to[:, k].tobytes(), domain[k]) for k in range(len(node)))
+    return Emptied(room, units, kind, victim, held_in, need)
+
+
+class Groups:
+    """Classes that one set of capacity rows covers: nodes that are wholly free or held by one victim go together, without loss, and
+    so do nodes of equal room whose patterns are known.
+
+    `most` has shape (num_forms, num_groups), `free` (3, num_groups); victim `victim[i]` leaves `leaves[:, i]` in group
+    `leaves_in[i]`. `node` is the node of a group that is one node, -1 of all others, `cell` the cell of its first class, shape
+    (num_groups,). `bundles[i]` says what the nodes of group `bundled[i]` can hold: these need no other row. Each column of
+    `cuts` is one of `_cuts`, for the others.
+
+    Parameters
+    ----------
+    form, first
+        As of `forms_of`.
+    merged
+        Whether many classes are merged though that loses something: weaker, and faster.
+    level
+        The finest level whose domains stay apart; -1: none.
+    """
+
+    def __init__(self, problem: EpochProblem, form: IntArray, first: IntArray, *, merged: bool = True, level: int = -1) -> None:
+        classes, need = problem.classes, problem.shapes.need[:, first]
+        empty = emptied(problem, first, level)
         many = merged and len(classes.nodes) > MOST_CLASSES
-        group = _group(many, classes.free[GPUS], room, open_to, _holders(problem))
+        self.bundles = _bundles(problem, form, need, empty, apart=not many)
+        group = _group(many, problem, empty.kind, self.bundles)
         num_groups = int(group.max(initial=-1)) + 1
+        self.bundled = np.array([group[own.classes[0]] for own in self.bundles], dtype=np.int64)
         self.most = np.zeros((len(first), num_groups), dtype=np.int64)
         self.free = np.zeros((3, num_groups), dtype=np.int64)
-        _add_columns(self.most, group, units)
+        _add_columns(self.most, group, empty.units * classes.size)
         _add_columns(self.free, group, np.minimum(classes.free, UNLIMITED) * classes.size)
-        self.node = np.full(num_groups, -1)
         alone = (np.bincount(group, minlength=num_groups)[group] == 1) & (classes.size == 1)
-        self.node[group[alone]] = node[alone]
-        self.victim = np.array(victim, dtype=np.int64)
-        self.leaves_in, self.leaves = group[held_in], leaves * classes.size[held_in]
-        cuts = list(_cuts(problem, group, room[GPUS], shapes.need[GPUS, first])) if not many else []
+        self.node, self.cell = np.full(num_groups, -1), np.zeros(num_groups, dtype=np.int64)
+        self.node[group[alone]] = [classes.nodes[k][0] for k in np.flatnonzero(alone)]
+        self.cell[group[::-1]] = classes.cell[::-1]
+        self.victim, self.leaves_in = empty.victim, group[empty.held_in]
+        self.leaves = empty.need * classes.size[empty.held_in]
+        cuts = list(_cuts(problem, group, empty, need[GPUS], self.bundled)) if not many else []
         self.cuts: IntArray = np.array(cuts, dtype=np.int64).reshape(-1, 5).T
 
 
@@ -91,40 +129,67 @@ def _add_columns(total: IntArray, index: IntArray, columns: IntArray) -> None:
         np.add.at(row, index, own)
 
 
+def _bundles(problem: EpochProblem, form: IntArray, need: IntArray, empty: Emptied, *, apart: bool) -> list[Bundle]:
+    """Hard classes of one kind with their patterns, where these are not too many.
+
+    Classes with a victim that has no licence stay apart if that is asked for: it matters on whose nodes express work starts.
+    """
+    hard = np.flatnonzero(hard_classes(problem, need, empty.units > 0, empty.room)).tolist()
+    if not hard:
+        return []
+    wanted = np.zeros(need.shape[1], dtype=np.int64)
+    np.add.at(wanted, form[problem.offers.shape], problem.offers.units)
+    patterns, licensed = Patterns(problem, need, wanted), problem.victims.licensed
+    members: dict[Hashable, list[int]] = {}
+    for k in hard:
+        alone = apart and not all(licensed[r] for r, _ in problem.classes.residents[k])
+        members.setdefault(k if alone else empty.kind[k], []).append(k)
+    found = (
+        patterns.bundle(classes, np.flatnonzero(empty.units[:, classes[0]]).tolist(), empty.room[:, classes[0]])
+        for classes in members.values()
+    )
+    return [bundle for bundle in found if bundle is not None]
+
+
 def _holders(problem: EpochProblem) -> IntArray:
     """Victims on each class; one without a licence counts as many, because it matters which of its nodes is taken."""
     weight = np.where(problem.victims.licensed, 1, 2)
     return np.array([sum(int(weight[r]) for r, _ in own) for own in problem.classes.residents], dtype=np.int64)
 
 
-def _group(many: bool, free: IntArray, room: IntArray, open_to: BoolArray, holders: IntArray) -> IntArray:
-    """The group of each class: its own, or shared with all that are alike where that loses nothing."""
+def _group(many: bool, problem: EpochProblem, kind: Sequence[Hashable], bundles: Sequence[Bundle]) -> IntArray:
+    """The group of each class: that of its bundle, shared with all of its kind where that loses nothing, or its own."""
+    free, holders = problem.classes.free[GPUS], _holders(problem)
     alike = np.full(len(free), many) | (holders == 0) | ((holders == 1) & (free == 0))
-    index: dict[tuple[object, ...], int] = {}
+    bundle_of = {k: number for number, bundle in enumerate(bundles) for k in bundle.classes.tolist()}
+    index: dict[Hashable, int] = {}
     found = []
     for k in range(len(free)):
-        key = (room[:, k].tobytes(), open_to[:, k].tobytes()) if alike[k] else (k,)
+        key = ("bundle", bundle_of[k]) if k in bundle_of else kind[k] if alike[k] else k
         found.append(index.setdefault(key, len(index)))
     return np.array(found, dtype=np.int64)
 
 
-def _cuts(problem: EpochProblem, group: IntArray, room: IntArray, need: IntArray) -> Iterator[tuple[int, int, int, int, int]]:
+def _cuts(
+    problem: EpochProblem, group: IntArray, empty: Emptied, need: IntArray, bundled: IntArray
+) -> Iterator[tuple[int, int, int, int, int]]:
     """(group, size, victim, GPUs that units of at least this size can use while the victim stays, and when all leave)."""
-    sizes = sorted(set(need.tolist()))
-    if any(large % small for small, large in pairwise(sizes)):
-        return
-    num_victims = np.array([len(own) for own in problem.classes.residents], dtype=np.int64)
-    for g in range(int(group.max(initial=-1)) + 1):
+    room, classes = empty.room[GPUS], problem.classes
+    num_victims = np.array([len(own) for own in classes.residents], dtype=np.int64)
+    for g in sorted(set(group.tolist()) - set(bundled.tolist())):
         members = np.flatnonzero(group == g)
+        sizes = sorted(set(need[(empty.units[:, members] > 0).any(axis=1)].tolist()))
+        if any(large % small for small, large in pairwise(sizes)):
+            continue
         if not num_victims[members].any():
-            yield from _cuts_of_free(g, room[members], problem.classes.size[members], sizes)
-        elif len(members) == 1 and problem.classes.size[members[0]] == 1:
-            yield from _cuts_of_held(g, int(room[members[0]]), problem.classes.residents[int(members[0])], sizes)
+            yield from _cuts_of_free(g, room[members], classes.size[members], sizes)
+        elif len(members) == 1 and classes.size[members[0]] == 1:
+            yield from _cuts_of_held(g, int(room[members[0]]), classes.residents[int(members[0])], sizes)
 
 
 def _cuts_of_free(g: int, whole: IntArray, nodes: IntArray, sizes: list[int]) -> Iterator[tuple[int, int, int, int, int]]:
     """Of classes without victims: every node is used up to a multiple of the size."""
-    for size in sizes[1:]:
+    for size in sizes:
         most = int((whole // size * size * nodes).sum())
         if 0 < most < int((whole * nodes).sum()):
             yield g, size, -1, most, most
@@ -134,7 +199,7 @@ def _cuts_of_held(
     g: int, whole: int, residents: Sequence[tuple[int, tuple[int, int, int]]], sizes: list[int]
 ) -> Iterator[tuple[int, int, int, int, int]]:
     """Of one node: what a victim holds may cut more from the multiple than its own GPUs."""
-    for size in sizes[1:]:
+    for size in sizes:
         most = whole // size * size
         if 0 < most < whole:
             yield g, size, -1, most, most

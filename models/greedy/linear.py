@@ -61,16 +61,19 @@ class LinearModel:
     def __init__(self) -> None:
         self._cost: list[FloatArray] = []
         self._upper: list[FloatArray] = []
+        self._whole: list[IntArray] = []
         self._bounds: list[tuple[FloatArray, FloatArray]] = []
         self._entries: list[tuple[IntArray, IntArray, FloatArray]] = []
         self.num_columns, self._num_rows = 0, 0
 
-    def columns(self, cost: FloatArray, upper: npt.NDArray[Any]) -> IntArray:
-        """New columns from 0 to `upper`."""
+    def columns(self, cost: FloatArray, upper: npt.NDArray[Any], *, whole: bool = False) -> IntArray:
+        """New columns from 0 to `upper`, whole numbers if that is asked for, where `solve_whole` solves the model."""
         index = np.arange(self.num_columns, self.num_columns + len(cost))
         self.num_columns += len(cost)
         self._cost.append(cost)
         self._upper.append(upper.astype(np.float64))
+        if whole:
+            self._whole.append(index)
         return index
 
     def rows(self, lower: FloatArray | float, upper: npt.NDArray[Any]) -> IntArray:
@@ -111,13 +114,14 @@ class LinearModel:
     def solve_whole(
         self, num_columns: int, limits: WholeLimits, guess: FloatArray | None = None, heard: Heard = lambda answer: False
     ) -> WholeAnswer:
-        """The optimum with the first columns whole numbers, or what is known of it at the limits.
+        """The optimum with columns that are whole numbers, or what is known of it at the limits.
 
-        `guess` are values of the first columns to begin with; it is worth nothing where they are not allowed. `heard` ends
-        the search by saying that this is enough; what it raises ends it too, and is raised here.
+        `num_columns` is the number of those whose values are wanted, the first ones. `guess` are values of the whole ones to begin
+        with; it is worth nothing where they are not allowed. `heard` ends the search by saying that this is enough; what it
+        raises ends it too, and is raised here.
         """
-        solver = self._solver
-        for column in range(num_columns):
+        solver, whole = self._solver, np.concatenate(self._whole).astype(np.int32)
+        for column in whole.tolist():
             solver.changeColIntegrality(column, highspy.HighsVarType.kInteger)
         solver.clearSolver()  # what an earlier search has found is no part of this one
         settings: dict[str, bool | int | float | str] = _NO_SUBPROBLEMS | _NO_RESTARTS | {
@@ -129,7 +133,7 @@ class LinearModel:
             if solver.setOptionValue(name, setting) != highspy.HighsStatus.kOk:
                 raise ValueError(f"HiGHS refuses {setting!r} for its option {name}")
         if guess is not None:
-            solver.setSolution(num_columns, np.arange(num_columns, dtype=np.int32), guess)
+            solver.setSolution(len(whole), whole, guess)
         News(num_columns, limits.gap, self.tolerance(), limits.seconds, heard).run(solver)
         info = solver.getInfo()
         found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible

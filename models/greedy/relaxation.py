@@ -16,13 +16,12 @@ import numpy.typing as npt
 
 from allocator.epoch.problem import EpochProblem
 from allocator.epoch.solution import EpochSolution, fragmentation_value
-from allocator.models.greedy.groups import Groups, forms_of, pairs_of_equals
-from allocator.models.greedy.licence import gpus_decide
 from allocator.models.greedy.linear import MOST_NODES, LinearModel, WholeLimits
 from allocator.models.greedy.news import FloatArray, WholeAnswer
+from allocator.models.greedy.places import Counts, Places
 from allocator.models.greedy.spread import least_spread
 from allocator.models.greedy.steps import steps_of
-from allocator.topology.layout import CPUS, GPUS, MEMORY, UNLIMITED, IntArray
+from allocator.topology.layout import IntArray
 
 COST_UNIT = 3.6e6
 """1/1000 GPU-seconds in one unit of the objective: GPU-hours keep coefficients near one."""
@@ -67,10 +66,9 @@ class Relaxation:
         self.problem = problem
         self.num_offers, self.num_victims = len(problem.offers.work), len(problem.victims.work)
         self.num_choices = self.num_offers + self.num_victims + len(problem.promotions.work)
-        self._form, self._first = forms_of(problem)
-        self._room = Groups(problem, self._first, merged=merged)
+        self._counts = Counts(problem, merged=merged)
         self._steps = steps_of(problem)
-        self.num_columns = self.num_choices + int(np.count_nonzero(self._room.most)) + len(self._steps.term)
+        self.num_columns = self.num_choices + self._counts.num_columns + len(self._steps.term)
         self._rows = LinearModel()
         self._constant = 0
         self._fixed: dict[int, int] = {}
@@ -82,7 +80,7 @@ class Relaxation:
         self._columns()
         self._one_offer_per_workload()
         self._relocation()
-        self._capacity()
+        self._places()
         self._funding()
         self._gpu_limit()
         self._express()
@@ -143,7 +141,7 @@ class Relaxation:
         self.build()
         self._fix(fixed)
         constant, limits = self._constant - self._broken, WholeLimits(seconds, gap / COST_UNIT, seed, nodes)
-        guessed = None if guess is None else self.choices_of(guess)
+        guessed = None if guess is None else np.concatenate([self.choices_of(guess), self._counts.blocks_of(guess)])
         return told(self._rows.solve_whole(self.num_choices, limits, guessed, lambda answer: heard(*told(answer))))
 
     @property
@@ -169,7 +167,7 @@ class Relaxation:
         starts = least_spread(problem) - problem.offers.gain
         costs = np.concatenate([starts, problem.victims.cost, np.zeros(len(problem.promotions.work))])
         self._start, self._stop, self._promote = np.split(
-            self._rows.columns(costs / COST_UNIT, self._upper), [self.num_offers, self.num_offers + self.num_victims]
+            self._rows.columns(costs / COST_UNIT, self._upper, whole=True), [self.num_offers, self.num_offers + self.num_victims]
         )
 
     def _one_offer_per_workload(self) -> None:
@@ -190,86 +188,9 @@ class Relaxation:
         self._rows.put(row[which], self._start[moves], 1.0)
         self._rows.put(row, self._stop[victims], -1.0)
 
-    def _capacity(self) -> None:
-        """Units of every form on every group of classes: as many as start, and no more than is free or left."""
-        problem, shapes = self.problem, self.problem.shapes
-        form, first, room = self._form, self._first, self._room
-        need = shapes.need[:, first]
-        of_form, of_group = np.nonzero(room.most)
-        count = self._rows.columns(np.zeros(len(of_form)), room.most[of_form, of_group])
-        balance = self._rows.rows(0.0, np.zeros(len(first)))
-        self._rows.put(balance[of_form], count, 1.0)
-        self._rows.put(balance[form[problem.offers.shape]], self._start, -problem.offers.units)
-        for resource in (GPUS, CPUS, MEMORY):
-            bound = np.flatnonzero(room.free[resource] < UNLIMITED // 2)
-            if resource != GPUS and not (len(bound) and need[resource].any()):
-                continue
-            row = np.full(room.free.shape[1], -1)
-            row[bound] = self._rows.rows(-np.inf, room.free[resource, bound])
-            inside = row[of_group] >= 0
-            self._rows.put(row[of_group[inside]], count[inside], need[resource, of_form[inside]])
-            inside = row[room.leaves_in] >= 0
-            self._rows.put(row[room.leaves_in[inside]], self._stop[room.victim[inside]], -room.leaves[resource, inside])
-        self._packing(room, need[GPUS], count, of_form, of_group)
-        express = np.flatnonzero(shapes.express[first[of_form]])
-        self._licence(room, count[express], of_group[express], need[GPUS, of_form[express]])
-
-    def _licence(self, room: Groups, express: IntArray, of_group: IntArray, need: IntArray) -> None:
-        """Charged work without a licence stops only where express units lie, or to move."""
-        unlicensed = np.flatnonzero(~self.problem.victims.licensed)
-        if not len(unlicensed):
-            return
-        row = np.full(self.num_victims, -1)
-        row[unlicensed] = self._rows.rows(-np.inf, np.zeros(len(unlicensed)))
-        self._rows.put(row[unlicensed], self._stop[unlicensed], 1.0)
-        held = np.unique(np.stack([row[room.victim], room.leaves_in]), axis=1)
-        held = held[:, held[0] >= 0]
-        place, unit = pairs_of_equals(held[1], of_group)
-        self._rows.put(held[0, place], express[unit], -1.0)
-        moves = self._moves_of(unlicensed)
-        self._rows.put(row[unlicensed[moves[0]]], moves[1], -1.0)
-        self._needed_places(room, unlicensed, express, of_group, need)
-
-    def _moves_of(self, victims: IntArray) -> tuple[IntArray, IntArray]:
-        """The starts of victims that move: positions in `victims`, and columns."""
-        moves = np.flatnonzero(self.problem.offers.victim >= 0)
-        place, which = pairs_of_equals(victims, self.problem.offers.victim[moves])
-        return place, self._start[moves[which]]
-
-    def _needed_places(self, room: Groups, unlicensed: IntArray, express: IntArray, of_group: IntArray, need: IntArray) -> None:
-        """On its only node: express units take so much of what is free or left by others that a victim does not fit there."""
-        problem = self.problem
-        num_nodes = np.array([len(nodes) for nodes in problem.victims.nodes], dtype=np.int64)
-        alone = np.isin(room.victim, unlicensed[num_nodes[unlicensed] == 1]) & (room.node[room.leaves_in] >= 0)
-        alone &= gpus_decide(problem)[room.node[room.leaves_in]]
-        own = np.flatnonzero(alone)
-        own = own[np.argsort(room.victim[own])]
-        victim, group, gpus = room.victim[own], room.leaves_in[own], room.leaves[GPUS]
-        node = room.node[group]
-        left = np.bincount(room.leaves_in, weights=gpus, minlength=len(room.node))[group] - gpus[own]
-        most = problem.free[GPUS, node] + problem.late[GPUS, node] + 1 + left
-        row = self._rows.rows(-left, np.full(len(own), np.inf))
-        place, unit = pairs_of_equals(group, of_group)
-        self._rows.put(row[place], express[unit], need[unit])
-        self._rows.put(row, self._stop[victim], -most)
-        place, other = pairs_of_equals(group, room.leaves_in)
-        place, other = place[own[place] != other], other[own[place] != other]
-        self._rows.put(row[place], self._stop[room.victim[other]], -gpus[other])
-        place, restart = self._moves_of(victim)
-        self._rows.put(row[place], restart, most[place])
-
-    def _packing(self, room: Groups, need: IntArray, count: IntArray, of_form: IntArray, of_group: IntArray) -> None:
-        """Units of a size use whole multiples of it: on one node, what a victim holds cuts more than its own GPUs from them."""
-        group, size, victim, least, most = room.cuts
-        if not len(group):
-            return
-        cut, unit = pairs_of_equals(group, of_group)
-        large = need[of_form[unit]] >= size[cut]
-        used, which = np.unique(cut[large], return_inverse=True)
-        row = self._rows.rows(-np.inf, least[used].astype(np.float64))
-        self._rows.put(row[which], count[unit[large]], need[of_form[unit[large]]])
-        held = victim[used] >= 0
-        self._rows.put(row[held], self._stop[victim[used[held]]], (least - most)[used[held]])
+    def _places(self) -> None:
+        """Who starts has a place, beside who stays."""
+        Places(self.problem, self._counts, self._rows, self._start, self._stop).add_all()
 
     def _funding(self) -> None:
         rows, offers, promotions = self.problem.funding, self.problem.offers, self.problem.promotions
