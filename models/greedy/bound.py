@@ -10,6 +10,8 @@ import math
 import time
 from collections.abc import Iterator
 
+import numpy as np
+
 from allocator.epoch.afterthoughts import misplaced, only_gpus_bind, overlooked
 from allocator.epoch.problem import EpochProblem
 from allocator.epoch.solution import EpochSolution, value_of
@@ -48,17 +50,22 @@ FINER = 0.5
 ROUNDING_SHARE = 0.2
 """Part of the time until then that carrying out what HiGHS finds on the way may have taken."""
 
+FEW_CHOICES = 200
+"""From so many on it pays where CPUs, memory or segments decide."""
+
 MOSTLY = 0.9
-"""Part of the offers for which this relaxation is tight from which on it pays: GPUs alone bind, and no segments."""
+"""Part of the GPUs on offer for which GPUs alone bind, and no segments, from which on exact engines have it easy up to
+`MANY_CHOICES`."""
 
 
 def pays(problem: EpochProblem) -> bool:
-    """Whether the problem is large enough for this step, and such that what it leaves out costs little."""
+    """Whether the problem is so large, or such, that exact engines take longer to a small gap than this step."""
     offers = problem.offers
-    if len(offers.work) + len(problem.victims.work) + len(problem.promotions.work) < MANY_CHOICES or not len(offers.work):
+    num_choices = len(offers.work) + len(problem.victims.work) + len(problem.promotions.work)
+    if num_choices < FEW_CHOICES or not len(offers.work):
         return False
-    tight = only_gpus_bind(problem)[offers.shape] & (offers.segment_level < 0)
-    return float(tight.mean()) >= MOSTLY
+    easy = only_gpus_bind(problem)[offers.shape] & ((offers.segment_level < 0) | (offers.segment_units <= 1))
+    return num_choices >= MANY_CHOICES or float(np.average(easy, weights=offers.gpus)) < MOSTLY
 
 
 def solve(problem: EpochProblem, limits: Limits, guess: EpochSolution | None = None, report: Report = unheard) -> EngineResult:

@@ -71,7 +71,7 @@ def _fill_nodes(state: State, room: IntArray, units: int) -> dict[int, int]:
 
 
 def _place_segments(state: State, j: int, room: IntArray, units: int) -> dict[int, int] | None:
-    """Whole segments from the domains of the segment level with most room, the remainder from one more or the same."""
+    """Whole segments from as few domains of every level as can be, the remainder from one of them or one more."""
     offers, domain = state.problem.offers, state.problem.node_domain
     level, size, required = int(offers.segment_level[j]), int(offers.segment_units[j]), int(offers.required[j])
     groups = [np.ones(len(room), dtype=np.bool_)]
@@ -87,15 +87,15 @@ def _place_segments(state: State, j: int, room: IntArray, units: int) -> dict[in
 def _segments_in(state: State, room: IntArray, units: int, level: int, size: int) -> dict[int, int] | None:
     domain = state.problem.node_domain
     total = np.bincount(domain[level], weights=room).astype(np.int64)
-    wanted = np.zeros_like(total)
-    left = units // size
-    for part in np.lexsort((np.arange(len(total)), -total)).tolist():
-        take = min(left, int(total[part]) // size)
-        wanted[part] = take * size
-        left -= take
-    rest = units - int(wanted.sum())
+    above = np.zeros((level + 1, len(total)), dtype=np.int64)
+    above[:, domain[level]] = domain[: level + 1]
+    whole, rest = divmod(units, size)
+    if int((total // size).sum()) < whole:
+        return None
+    blocks = np.where(_finest(above, total // size, total, whole), total // size, 0)
+    wanted = size * _take_blocks(above, blocks, total, whole)
     spare = np.flatnonzero(total - wanted >= rest)
-    if left > 0 or (rest and not len(spare)):
+    if rest and not len(spare):
         return None
     if rest:
         used = spare[np.lexsort((spare, total[spare] - wanted[spare], wanted[spare] == 0))]
@@ -104,3 +104,38 @@ def _segments_in(state: State, room: IntArray, units: int, level: int, size: int
     for part in np.flatnonzero(wanted).tolist():
         found |= _fill(state, np.where(domain[level] == part, room, 0), int(wanted[part]), level + 1)
     return found
+
+
+def _finest(above: IntArray, blocks: IntArray, room: IntArray, number: int) -> BoolArray:
+    """The domains that lie in the tightest domain of the finest level of which one holds all blocks; all if none does."""
+    for domain in above[::-1]:
+        total, units = (np.bincount(domain, weights=amount).astype(np.int64) for amount in (blocks, room))
+        enough = np.flatnonzero(total >= number)
+        if len(enough):
+            return np.asarray(domain == enough[np.lexsort((units[enough], total[enough]))[0]])
+    return np.ones(len(blocks), dtype=np.bool_)
+
+
+def _take_blocks(above: IntArray, blocks: IntArray, room: IntArray, number: int) -> IntArray:
+    """Blocks to take from each domain: of each level first the tightest that holds all, else the one with most, then the rest.
+
+    Parameters
+    ----------
+    above
+        The domains of this level and those below that each domain of the last level lies in, shape (num_levels, num_domains).
+    blocks, room
+        Blocks that each domain of the last level holds, and units, which tell those with equally many apart.
+    """
+    taken = np.zeros_like(blocks)
+    total, units = (np.bincount(above[0], weights=amount).astype(np.int64) for amount in (blocks, room))
+    while number:
+        enough = np.flatnonzero(total >= number)
+        part = enough[np.lexsort((units[enough], total[enough]))[0]] if len(enough) else np.argmax(total)
+        take = min(number, int(total[part]))
+        if len(above) == 1:
+            taken[part] = take
+        else:
+            taken += _take_blocks(above[1:], np.where(above[0] == part, blocks, 0), room, take)
+        total[part] = 0
+        number -= take
+    return taken
