@@ -11,7 +11,7 @@ from allocator.epoch import EpochProblem, EpochSolution
 from allocator.epoch.afterthoughts import misplaced, overlooked
 from allocator.epoch.solution import value_of
 from allocator.models.greedy import solver as greedy
-from allocator.models.greedy.bound import pays
+from allocator.models.greedy.bound import pays, placing_is_hard
 from allocator.models.process import shared_process
 from allocator.models.protocol import EngineResult, Limits, Status
 from allocator.models.registry import BOUND, EXACT_ENGINES
@@ -96,8 +96,8 @@ def improve(answers: Answers, engine: str, clock: Clock, gap: int, seed: int, pr
         if reserve is None and clock.left < clock.elapsed:
             reserve = prepare()  # it may take all that is left, so that nobody is asked meanwhile
         seconds = clock.left - (reserve or 0.0)
-        if name == BOUND and (1 - BOUND_SHARE) * seconds >= EXACT_SECONDS * _num_choices(answers.problem):
-            seconds *= BOUND_SHARE
+        if name == BOUND:
+            seconds *= _bound_share(answers.problem, seconds)
         if seconds < LEAST_SECONDS:
             answers.notes.append(f"{name}: no time left")
             continue
@@ -123,6 +123,12 @@ def _checked(problem: EpochProblem, result: EngineResult) -> EngineResult:
     if value == result.value:
         return result
     return replace(result, value=value, bound=None, note=f"its solution is worth {value}, not {result.value}")
+
+
+def _bound_share(problem: EpochProblem, seconds: float) -> float:
+    """The part of the time for the step that bounds; what it does not need is left for exact engines anyway."""
+    hopeless = (1 - BOUND_SHARE) * seconds < EXACT_SECONDS * _num_choices(problem) or placing_is_hard(problem)
+    return 1.0 if hopeless else BOUND_SHARE
 
 
 def _num_choices(problem: EpochProblem) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from allocator.models.greedy.relaxation import Relaxation
 from allocator.models.greedy.rounding import Rounding
 from allocator.models.greedy.solver import NAME
 from allocator.models.protocol import EngineResult, Limits, Report, Status, unheard
+from allocator.topology.layout import GPUS, BoolArray
 
 FINE = 1e-5
 """Share of the cluster's time to which the relaxation is solved where no gap is asked for: the rest is for exact engines."""
@@ -51,11 +53,10 @@ ROUNDING_SHARE = 0.2
 """Part of the time until then that carrying out what HiGHS finds on the way may have taken."""
 
 FEW_CHOICES = 200
-"""From so many on it pays where CPUs, memory or segments decide."""
+"""From so many on it pays where CPUs, memory, odd sizes or segments decide: there CP-SAT proves little in minutes."""
 
 MOSTLY = 0.9
-"""Part of the GPUs on offer for which GPUs alone bind, and no segments, from which on exact engines have it easy up to
-`MANY_CHOICES`."""
+"""Part of the GPUs on offer that is easily placed from which on exact engines are as fast up to `MANY_CHOICES`."""
 
 
 def pays(problem: EpochProblem) -> bool:
@@ -64,8 +65,25 @@ def pays(problem: EpochProblem) -> bool:
     num_choices = len(offers.work) + len(problem.victims.work) + len(problem.promotions.work)
     if num_choices < FEW_CHOICES or not len(offers.work):
         return False
-    easy = only_gpus_bind(problem)[offers.shape] & ((offers.segment_level < 0) | (offers.segment_units <= 1))
-    return num_choices >= MANY_CHOICES or float(np.average(easy, weights=offers.gpus)) < MOSTLY
+    return num_choices >= MANY_CHOICES or placing_is_hard(problem)
+
+
+def placing_is_hard(problem: EpochProblem) -> bool:
+    """Whether a good part of the offers is hard to place: there exact engines prove little, however long they take."""
+    return float(np.average(_easily_placed(problem), weights=problem.offers.gpus)) < MOSTLY
+
+
+def _easily_placed(problem: EpochProblem) -> BoolArray:
+    """Offers that fit wherever there are GPUs enough, shape (num_offers,).
+
+    They need little else and no segments, and the sizes of their pool divide one another.
+    """
+    offers, shapes = problem.offers, problem.shapes
+    gpus = shapes.need[GPUS]
+    sizes = {pool: sorted(set(gpus[shapes.pool == pool].tolist())) for pool in set(shapes.pool.tolist())}
+    odd = [pool for pool, own in sizes.items() if any(large % small for small, large in pairwise(own))]
+    easy = only_gpus_bind(problem) & ~np.isin(shapes.pool, odd)
+    return np.asarray(easy[offers.shape] & ((offers.segment_level < 0) | (offers.segment_units <= 1)))
 
 
 def solve(problem: EpochProblem, limits: Limits, guess: EpochSolution | None = None, report: Report = unheard) -> EngineResult:

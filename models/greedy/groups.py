@@ -10,7 +10,7 @@ import numpy as np
 
 from allocator.epoch.problem import EpochProblem
 from allocator.models.greedy.patterns import Bundle, Patterns, hard_classes
-from allocator.topology.layout import GPUS, UNLIMITED, BoolArray, IntArray
+from allocator.topology.layout import GPUS, UNLIMITED, IntArray
 
 MOST_CLASSES = 400
 """Beyond so many classes those of equal room are one: the relaxation gets weaker, and stays fast."""
@@ -52,9 +52,9 @@ def pairs_of_equals(left: IntArray, right: IntArray) -> tuple[IntArray, IntArray
 class Emptied:
     """The classes as they would be if all victims were gone.
 
-    `room` (3, num_classes) is what one node has then, `units` (num_forms, num_classes) how many of a form fit it; equal `kind` means
-    equal room, open to the same forms, in one domain of the level that matters. Victim `victim[i]` holds `need[:, i]` of each
-    node of class `held_in[i]`.
+    `room` (3, num_classes) is what one node has then, `units` (num_forms, num_classes) how many of a form fit it. Classes of
+    one `kind` have the same room for the same forms in one domain of the level that matters. Victim `victim[i]` holds
+    `need[:, i]` of each node of class `held_in[i]`.
     """
 
     room: IntArray
@@ -84,13 +84,25 @@ def emptied(problem: EpochProblem, first: IntArray, level: int) -> Emptied:
 
 
 class Groups:
-    """Classes that one set of capacity rows covers: nodes that are wholly free or held by one victim go together, without loss, and
-    so do nodes of equal room whose patterns are known.
+    """Classes that one set of capacity rows covers.
 
-    `most` has shape (num_forms, num_groups), `free` (3, num_groups); victim `victim[i]` leaves `leaves[:, i]` in group
-    `leaves_in[i]`. `node` is the node of a group that is one node, -1 of all others, `cell` the cell of its first class, shape
-    (num_groups,). `bundles[i]` says what the nodes of group `bundled[i]` can hold: these need no other row. Each column of
-    `cuts` is one of `_cuts`, for the others.
+    Nodes that are wholly free or held by one victim go together, without loss, and so do nodes of equal room whose patterns are
+    known.
+
+    Attributes
+    ----------
+    of_class
+        The group of each class.
+    most, free
+        Units of each form and what is free, shapes (num_forms, num_groups) and (3, num_groups).
+    victim, leaves_in, leaves
+        Victim `victim[i]` leaves `leaves[:, i]` in group `leaves_in[i]`.
+    node, cell
+        The node of a group that is one node, -1 of all others, and the cell of its first class, shape (num_groups,).
+    bundles, bundled
+        What the nodes of group `bundled[i]` can hold: these need no other row.
+    cuts
+        Each column is one of `_cuts`, for the others.
 
     Parameters
     ----------
@@ -109,6 +121,7 @@ class Groups:
         self.bundles = _bundles(problem, form, need, empty, apart=not many)
         group = _group(many, problem, empty.kind, self.bundles)
         num_groups = int(group.max(initial=-1)) + 1
+        self.of_class = group
         self.bundled = np.array([group[own.classes[0]] for own in self.bundles], dtype=np.int64)
         self.most = np.zeros((len(first), num_groups), dtype=np.int64)
         self.free = np.zeros((3, num_groups), dtype=np.int64)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from highspy._core import _Highs  # `highspy.Highs` sets up callbacks and prints a banner meanwhile
 
 from allocator.models.greedy.news import FloatArray, Heard, News, WholeAnswer
-from allocator.topology.layout import IntArray
+from allocator.topology.layout import BoolArray, IntArray
 
 MOST_ITERATIONS = 200_000
 """Simplex iterations of one solve, many times what 100,000 GPUs take."""
@@ -66,14 +66,13 @@ class LinearModel:
         self._entries: list[tuple[IntArray, IntArray, FloatArray]] = []
         self.num_columns, self._num_rows = 0, 0
 
-    def columns(self, cost: FloatArray, upper: npt.NDArray[Any], *, whole: bool = False) -> IntArray:
-        """New columns from 0 to `upper`, whole numbers if that is asked for, where `solve_whole` solves the model."""
+    def columns(self, cost: FloatArray, upper: npt.NDArray[Any], *, whole: BoolArray | bool = False) -> IntArray:
+        """New columns from 0 to `upper`; all or some of them are whole numbers where `solve_whole` solves the model."""
         index = np.arange(self.num_columns, self.num_columns + len(cost))
         self.num_columns += len(cost)
         self._cost.append(cost)
         self._upper.append(upper.astype(np.float64))
-        if whole:
-            self._whole.append(index)
+        self._whole.append(index[np.broadcast_to(whole, index.shape)])
         return index
 
     def rows(self, lower: FloatArray | float, upper: npt.NDArray[Any]) -> IntArray:
@@ -116,9 +115,9 @@ class LinearModel:
     ) -> WholeAnswer:
         """The optimum with columns that are whole numbers, or what is known of it at the limits.
 
-        `num_columns` is the number of those whose values are wanted, the first ones. `guess` are values of the whole ones to begin
-        with; it is worth nothing where they are not allowed. `heard` ends the search by saying that this is enough; what it
-        raises ends it too, and is raised here.
+        `num_columns` is the number of those whose values are wanted, the first ones. `guess` are values of the whole ones to
+        begin with; it is worth nothing where they are not allowed. `heard` ends the search by saying that this is enough; what
+        it raises ends it too, and is raised here.
         """
         solver, whole = self._solver, np.concatenate(self._whole).astype(np.int32)
         for column in whole.tolist():

@@ -1,8 +1,8 @@
-"""What one node can hold, counted in whole units: where CPUs, memory or odd sizes decide, sums over nodes promise far too much.
+"""What one node can hold, in whole units: where CPUs, memory or odd sizes decide, sums over nodes promise far too much.
 
-A node holds units that start and victims that stay. Those contents to which nothing could be added are its *patterns*. Each node
-follows one of them or less, so that counts are at most what a mix of patterns, one for each node, gives: no fraction of
-a node is left over that no unit fits.
+A node holds units that start and victims that stay. Those contents to which nothing could be added are its *patterns*. Each
+node follows one of them or less, so that counts are at most what a mix of patterns, one for each node, gives: what no unit
+fits counts for nothing.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ MOST_CONTENTS = 20_000
 class Bundle(NamedTuple):
     """Classes of equal room, on whose nodes the same may lie, and what a node of them can hold.
 
-    Item i of a pattern is a unit of one of `forms[i]`, or, behind these, a victim that stays: entries (victim, number of nodes) of
-    `victims[i - len(forms)]`. `counts` has shape (num_patterns, num_items), `nodes` is the number of nodes.
+    Item i of a pattern is a unit of one of `forms[i]`; behind these come victims that stay, where item i is one of the entries
+    (victim, number of nodes) of `victims[i - len(forms)]`. `counts` has shape (num_patterns, num_items), `nodes` is the number
+    of nodes.
     """
 
     classes: IntArray

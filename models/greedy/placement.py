@@ -87,13 +87,12 @@ def _place_segments(state: State, j: int, room: IntArray, units: int) -> dict[in
 def _segments_in(state: State, room: IntArray, units: int, level: int, size: int) -> dict[int, int] | None:
     domain = state.problem.node_domain
     total = np.bincount(domain[level], weights=room).astype(np.int64)
+    blocks, (whole, rest) = total // size, divmod(units, size)
+    if int(blocks.sum()) < whole:
+        return None
     above = np.zeros((level + 1, len(total)), dtype=np.int64)
     above[:, domain[level]] = domain[: level + 1]
-    whole, rest = divmod(units, size)
-    if int((total // size).sum()) < whole:
-        return None
-    blocks = np.where(_finest(above, total // size, total, whole), total // size, 0)
-    wanted = size * _take_blocks(above, blocks, total, whole)
+    wanted = size * _choose_blocks(above, blocks, total, whole)
     spare = np.flatnonzero(total - wanted >= rest)
     if rest and not len(spare):
         return None
@@ -106,36 +105,44 @@ def _segments_in(state: State, room: IntArray, units: int, level: int, size: int
     return found
 
 
-def _finest(above: IntArray, blocks: IntArray, room: IntArray, number: int) -> BoolArray:
-    """The domains that lie in the tightest domain of the finest level of which one holds all blocks; all if none does."""
-    for domain in above[::-1]:
-        total, units = (np.bincount(domain, weights=amount).astype(np.int64) for amount in (blocks, room))
-        enough = np.flatnonzero(total >= number)
-        if len(enough):
-            return np.asarray(domain == enough[np.lexsort((units[enough], total[enough]))[0]])
-    return np.ones(len(blocks), dtype=np.bool_)
-
-
-def _take_blocks(above: IntArray, blocks: IntArray, room: IntArray, number: int) -> IntArray:
-    """Blocks to take from each domain: of each level first the tightest that holds all, else the one with most, then the rest.
+def _choose_blocks(above: IntArray, blocks: IntArray, room: IntArray, number: int) -> IntArray:
+    """Blocks to take from each domain: in the finest level of which one domain holds all of them, from the tightest such.
 
     Parameters
     ----------
     above
-        The domains of this level and those below that each domain of the last level lies in, shape (num_levels, num_domains).
+        The domains of the levels down to this one that each domain lies in, shape (num_levels, num_domains).
     blocks, room
-        Blocks that each domain of the last level holds, and units, which tell those with equally many apart.
+        Blocks that each domain holds, and units, which tell those with equally many apart.
     """
-    taken = np.zeros_like(blocks)
-    total, units = (np.bincount(above[0], weights=amount).astype(np.int64) for amount in (blocks, room))
+    for level in range(len(above) - 1, -1, -1):
+        part = _tightest(above[level], blocks, room, number)
+        if part is not None:
+            inside = np.where(above[level] == part, blocks, 0)
+            return _take_blocks(above[level + 1 :], inside, room, number)
+    return _take_blocks(above, blocks, room, number)
+
+
+def _take_blocks(above: IntArray, blocks: IntArray, room: IntArray, number: int) -> IntArray:
+    """From the domains of a level the tightest that holds all, else the one with most, then the rest; `above` from there on."""
+    if not len(above):
+        return np.minimum(blocks, number)  # one domain is left
+    taken, blocks = np.zeros_like(blocks), blocks.copy()
     while number:
-        enough = np.flatnonzero(total >= number)
-        part = enough[np.lexsort((units[enough], total[enough]))[0]] if len(enough) else np.argmax(total)
-        take = min(number, int(total[part]))
-        if len(above) == 1:
-            taken[part] = take
-        else:
-            taken += _take_blocks(above[1:], np.where(above[0] == part, blocks, 0), room, take)
-        total[part] = 0
-        number -= take
+        part = _tightest(above[0], blocks, room, number)
+        if part is None:
+            part = int(np.argmax(np.bincount(above[0], weights=blocks)))
+        inside = np.where(above[0] == part, blocks, 0)
+        some = _take_blocks(above[1:], inside, room, min(number, int(inside.sum())))
+        taken, blocks, number = taken + some, blocks - inside, number - int(some.sum())
     return taken
+
+
+def _tightest(domain: IntArray, blocks: IntArray, room: IntArray, number: int) -> int | None:
+    """The domain with the fewest blocks, and of these the fewest units, that holds so many; None if none does."""
+    total = np.bincount(domain, weights=blocks)
+    enough = np.flatnonzero(total >= number)
+    if not len(enough):
+        return None
+    units = np.bincount(domain, weights=room)[enough]
+    return int(enough[np.lexsort((units, total[enough]))[0]])

@@ -12,39 +12,64 @@ from allocator.models.greedy.linear import LinearModel
 from allocator.models.greedy.news import FloatArray
 from allocator.models.greedy.patterns import Bundle
 from allocator.models.greedy.segments import Segments
-from allocator.topology.layout import CPUS, GPUS, MEMORY, UNLIMITED, IntArray
+from allocator.topology.layout import CPUS, GPUS, MEMORY, UNLIMITED, BoolArray, IntArray
+
+MOST_PLACES = 2_000
+"""Domains times kinds of blocks beyond which greedy does without: at 46,000 GPUs in racks it took five times as long so."""
+
+
+MOST_WHOLE = 1_000
+"""Counts of units that are all whole numbers. That proved in half a second what took more than 30 without, and from 1,200 on
+it took twice to three times as long as to choose few of them."""
 
 
 class Counts:
-    """What is counted: units of each form in each group, nodes that follow each pattern, and blocks of each kind in each domain.
+    """What is counted: units of a form in a group, nodes that follow a pattern, blocks of a kind in a domain.
 
     Attributes
     ----------
     form, group
         Of each count of units.
     kind, domain, most
-        Of each count of blocks, and how many the domain could hold were all victims gone. None where `merged`: in fractions
-        they say no more than units do.
+        Of each count of blocks, and how many the domain could hold were all victims gone.
+    whole
+        Which counts of units are whole numbers where choices are: with blocks all, if they are few, else those that excuse
+        stops without a licence. Fractions could claim a quarter of a node each on four nodes that are wanted whole.
     """
 
     def __init__(self, problem: EpochProblem, *, merged: bool) -> None:
+        self._problem = problem
         self.form_of_shape, self.first = forms_of(problem)
         self.segments = Segments(problem, self.form_of_shape)
-        level = -1 if merged else self.segments.level
+        level = -1 if merged and self.segments.num_places > MOST_PLACES else self.segments.level
         self.groups = Groups(problem, self.form_of_shape, self.first, merged=merged, level=level)
         self.form, self.group = np.nonzero(self.groups.most)
         self.kind, self.domain, self.most = self._blocks() if level >= 0 else np.zeros((3, 0), dtype=np.int64)
+        self.whole = self._whole() if len(self.kind) else np.zeros(len(self.form), dtype=np.bool_)
 
     @property
     def num_columns(self) -> int:
         """Columns for all of that."""
         return len(self.form) + sum(len(bundle.counts) for bundle in self.groups.bundles) + len(self.kind)
 
-    def blocks_of(self, solution: EpochSolution) -> FloatArray:
-        """How many blocks there are in a decision, shape (number of counts of blocks,)."""
-        found = self.segments.blocks_of(solution)
+    def whole_of(self, solution: EpochSolution) -> FloatArray:
+        """The values of all whole counts in a decision, in the order of their columns."""
+        if not len(self.kind):
+            return np.zeros(0)
+        units, blocks = np.zeros(self.groups.most.shape), self.segments.blocks_of(solution)
+        for j, placement in solution.starts.items():
+            form = self.form_of_shape[self._problem.offers.shape[j]]
+            for node, number in placement.items():
+                units[form, self.groups.of_class[self._problem.node_class[node]]] += number
         places = zip(self.kind.tolist(), self.domain.tolist(), strict=True)
-        return np.array([found[self.segments.kinds[kind], domain] for kind, domain in places], dtype=np.float64)
+        found = [blocks[self.segments.kinds[kind], domain] for kind, domain in places]
+        return np.concatenate([units[self.form, self.group][self.whole], found])
+
+    def _whole(self) -> BoolArray:
+        groups, licensed = self.groups, self._problem.victims.licensed
+        if len(self.form) <= MOST_WHOLE:
+            return np.ones(len(self.form), dtype=np.bool_)
+        return np.isin(self.group, groups.leaves_in[~licensed[groups.victim]]) & (groups.node[self.group] >= 0)
 
     def _blocks(self) -> IntArray:
         """Kind, domain and the most of each count of blocks, shape (3, number of them)."""
@@ -84,7 +109,8 @@ class Places:
     def _placement(self) -> None:
         """As many units of every form as start."""
         counts, offers = self._counts, self._problem.offers
-        self._count = self._rows.columns(np.zeros(len(counts.form)), self._room.most[counts.form, counts.group])
+        most = self._room.most[counts.form, counts.group]
+        self._count = self._rows.columns(np.zeros(len(most)), most, whole=counts.whole)
         balance = self._rows.rows(0.0, np.zeros(len(counts.first)))
         self._rows.put(balance[counts.form], self._count, 1.0)
         self._rows.put(balance[counts.form_of_shape[offers.shape]], self._start, -offers.units)
@@ -119,7 +145,7 @@ class Places:
 
     def _patterns(self, group: int, bundle: Bundle) -> None:
         """What starts and what stays on the nodes of a group is no more than patterns give, one for each node."""
-        nodes, (num_patterns, num_items) = bundle.nodes, bundle.counts.shape
+        nodes, num_patterns = bundle.nodes, len(bundle.counts)
         follow = self._rows.columns(np.zeros(num_patterns), np.full(num_patterns, nodes))
         stay = np.array([sum(number for _, number in victims) for victims in bundle.victims], dtype=np.float64)
         row = self._rows.rows(-np.inf, np.concatenate([np.zeros(len(bundle.forms)), -stay, [nodes]]))

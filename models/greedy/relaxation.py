@@ -141,7 +141,7 @@ class Relaxation:
         self.build()
         self._fix(fixed)
         constant, limits = self._constant - self._broken, WholeLimits(seconds, gap / COST_UNIT, seed, nodes)
-        guessed = None if guess is None else np.concatenate([self.choices_of(guess), self._counts.blocks_of(guess)])
+        guessed = None if guess is None else np.concatenate([self.choices_of(guess), self._counts.whole_of(guess)])
         return told(self._rows.solve_whole(self.num_choices, limits, guessed, lambda answer: heard(*told(answer))))
 
     @property
@@ -167,7 +167,8 @@ class Relaxation:
         starts = least_spread(problem) - problem.offers.gain
         costs = np.concatenate([starts, problem.victims.cost, np.zeros(len(problem.promotions.work))])
         self._start, self._stop, self._promote = np.split(
-            self._rows.columns(costs / COST_UNIT, self._upper, whole=True), [self.num_offers, self.num_offers + self.num_victims]
+            self._rows.columns(costs / COST_UNIT, self._upper, whole=True),
+            [self.num_offers, self.num_offers + self.num_victims],
         )
 
     def _one_offer_per_workload(self) -> None:

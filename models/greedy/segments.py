@@ -23,8 +23,8 @@ class Kind(NamedTuple):
 class Segments:
     """What segmented gangs are made of. Segments of one unit may lie anywhere, and are not counted.
 
-    In all domains but one the units of such a gang are whole segments; so it consists of ⌊units / segment⌋ blocks of that size, and of
-    one of what is left, wherever they lie.
+    In all domains but one the units of such a gang are whole segments; so it consists of ⌊units / segment⌋ blocks of that size,
+    and of one of what is left, wherever they lie.
 
     Attributes
     ----------
@@ -44,6 +44,11 @@ class Segments:
         index = {kind: i for i, kind in enumerate(self.kinds)}
         rows = np.array([(j, index[kind], number) for j, kind, number in entries], dtype=np.int64)
         self.offer, self.kind, self.number = rows.reshape(-1, 3).T
+
+    @property
+    def num_places(self) -> int:
+        """Domains of the finest level times kinds."""
+        return len(np.unique(self._problem.cell_domain[self.level])) * len(self.kinds)
 
     def domains(self, kind: Kind, cells: IntArray) -> IntArray:
         """The domain of each cell in which blocks of a kind are counted."""
