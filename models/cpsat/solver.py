@@ -104,8 +104,10 @@ def _solve_once(
     status = _STATUS[solver.solve(model, _Answers(problem, variables, floor, report))]
     if status is Status.OPTIMAL or status is Status.FEASIBLE:
         solution = _read(problem, variables, solver)
-        # Short of an optimum, what only measures (steps, broken nodes) may stand higher than it has to.
-        value = round(solver.objective_value) if status is Status.OPTIMAL else value_of(problem, solution)
+        # Short of an optimum, what only measures (steps, broken nodes) may stand higher than it has to. With a gap CP-SAT calls
+        # an answer optimal that is as near as that.
+        exact = status is Status.OPTIMAL and limits.gap <= 0
+        value = round(solver.objective_value) if exact else value_of(problem, solution)
         return EngineResult(NAME, status, solution, value, _bound(solver))
     # Before the search begins the solver's bound is 0 whatever the objective: a 0 without an answer proves nothing.
     return EngineResult(NAME, status, None, None, (_bound(solver) or None) if status is Status.UNKNOWN else None)

@@ -24,8 +24,8 @@ MOST_PATTERNS = 10_000
 MOST_OF_ONE = 250
 """Patterns of one kind of node: what is usual stays below 60."""
 
-MOST_CONTENTS = 20_000
-"""Contents of one node that are looked at to find its patterns."""
+MOST_CONTENTS = 2_000
+"""Contents of one node that are looked at to find its patterns: 165 is what families of a few kinds of work need."""
 
 
 class Bundle(NamedTuple):

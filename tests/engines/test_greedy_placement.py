@@ -126,6 +126,25 @@ def test_segments(free: tuple[int, ...], tasks: int, expected: tuple[int, ...] |
         assert tuple(sum(name.startswith(f"{rack}-") for name in found) for rack in range(len(free))) == expected
 
 
+def test_segments_go_to_as_few_domains_of_every_level_as_can_be() -> None:
+    """Three units of two racks of four nodes: four segments of two fit the first unit alone, two of them each of its racks."""
+    levels = ("cluster", "unit", "rack", "node")
+    machines = [node(f"n{i}", domains=("c", f"u{i // 8}", f"r{i // 4}")) for i in range(24)]
+    old = [held("old1", {"n9": 1}, 8), held("old2", {"n18": 1}, 8)]
+
+    def racks_of(gpus: int) -> set[int]:
+        gang = job("gang", gpus=gpus, segment=("rack", 2))
+        found = placed(snapshot(machines, AB, [*old, gang], levels=levels), "gang")
+        assert found is not None
+        return {int(name[1:]) // 4 for name in found}
+
+    assert racks_of(64) == {0, 1}
+    assert racks_of(16) == {2}  # three nodes hold one segment: that is tightest
+    assert racks_of(32) == {0}
+    assert len(racks_of(48)) == 2
+    assert racks_of(96) == {0, 1, 3}
+
+
 def test_segments_inside_a_required_domain() -> None:
     """Two racks in each of two buildings; the gang needs one building, and segments of two inside racks."""
     machines = [
