@@ -104,7 +104,7 @@ class Patterns:
         if counts is None:
             return None
         self._left -= len(counts)
-        forms_of, victims_of = (tuple(map(tuple, items.values())) for items in (units, held))
+        forms_of, victims_of = tuple(map(tuple, units.values())), tuple(map(tuple, held.values()))
         return Bundle(np.array(classes), int(self._size[classes].sum()), forms_of, victims_of, counts)
 
     def _held(

@@ -52,7 +52,7 @@ class Segments:
 
     def domains(self, kind: Kind, cells: IntArray) -> IntArray:
         """The domain of each cell in which blocks of a kind are counted."""
-        return self._problem.cell_domain[kind.level, cells]
+        return np.asarray(self._problem.cell_domain[kind.level, cells])
 
     def blocks_of(self, solution: EpochSolution) -> Counter[tuple[Kind, int]]:
         """Blocks of each kind in each domain, in a decision."""

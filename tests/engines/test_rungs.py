@@ -57,11 +57,11 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> Iterator[Break]:
 def contest() -> Snapshot:
     """Two nodes, one of them held by `old`, far above what it is owed. `new` and `next` start, `old` stops for one of them.
 
-    Greedy cannot prove that: three GPUs stay idle, and a part of `large` would fit there.
+    Greedy cannot prove that: one of them has to break up the free node, which its relaxation does not know.
     """
     works = [
         running("old", "a", {"n1": 1}),
-        job("new", "b", gpus=8, submit_time=NOW - 2 * HOUR),
+        job("new", "b", gpus=5, submit_time=NOW - 2 * HOUR),
         job("next", "b", gpus=5),
         job("large", "a", gpus=32),
     ]
@@ -69,9 +69,9 @@ def contest() -> Snapshot:
 
 
 def at_rest() -> Snapshot:
-    """What waits may stop nobody, which greedy cannot prove: a part of it would fit."""
-    works = [running("old", "a", {"n1": 1}, 5, min_runtime=0, charged=False), job("more", "a", 5, min_runtime=0)]
-    return snapshot(nodes(1), [budget("a")], works)
+    """What waits may stop nobody, which greedy cannot prove: a half of it would fit."""
+    works = [running("old", "a", {"n2": 1, "n3": 1}, 16, min_runtime=0, charged=False), job("more", "a", 16, min_runtime=0)]
+    return snapshot(nodes(3), [budget("a")], works)
 
 
 @cache

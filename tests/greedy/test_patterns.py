@@ -60,7 +60,7 @@ def test_too_many_contents_are_not_looked_at() -> None:
     assert full_contents((8, 200), needs, [8] * 29) is None
 
 
-TIGHT = {"cpus": 112, "memory_gib": 2048}
+TIGHT: dict[str, Any] = {"cpus": 112, "memory_gib": 2048}
 
 
 def short_of_cpus() -> Snapshot:
