@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from itertools import pairwise
 
 import numpy as np
 
@@ -77,13 +76,11 @@ def placing_is_hard(problem: EpochProblem) -> bool:
 def _easily_placed(problem: EpochProblem) -> BoolArray:
     """Offers that fit wherever there are GPUs enough, shape (num_offers,).
 
-    They need little else and no segments, and the sizes of their pool divide one another.
+    They need little else and no segments, and whole numbers of them fill a node.
     """
     offers, shapes = problem.offers, problem.shapes
-    gpus = shapes.need[GPUS]
-    sizes = {pool: sorted(set(gpus[shapes.pool == pool].tolist())) for pool in set(shapes.pool.tolist())}
-    odd = [pool for pool, own in sizes.items() if any(large % small for small, large in pairwise(own))]
-    easy = only_gpus_bind(problem) & ~np.isin(shapes.pool, odd)
+    fill = (problem.capacity[GPUS] % shapes.need[GPUS][:, None] == 0) | ~shapes.open_to
+    easy = only_gpus_bind(problem) & fill.all(axis=1)
     return np.asarray(easy[offers.shape] & ((offers.segment_level < 0) | (offers.segment_units <= 1)))
 
 

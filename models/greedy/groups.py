@@ -147,11 +147,9 @@ def _bundles(problem: EpochProblem, form: IntArray, need: IntArray, empty: Empti
 
     Classes with a victim that has no licence stay apart if that is asked for: it matters on whose nodes express work starts.
     """
-    hard = np.flatnonzero(hard_classes(problem, need, empty.units > 0, empty.room)).tolist()
-    if not hard:
-        return []
     wanted = np.zeros(need.shape[1], dtype=np.int64)
     np.add.at(wanted, form[problem.offers.shape], problem.offers.units)
+    hard = np.flatnonzero(hard_classes(problem, need, empty.units, empty.room, wanted)).tolist()
     patterns, licensed = Patterns(problem, need, wanted), problem.victims.licensed
     members: dict[Hashable, list[int]] = {}
     for k in hard:

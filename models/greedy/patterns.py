@@ -28,6 +28,11 @@ MOST_CONTENTS = 2_000
 """Contents of one node that are looked at to find its patterns: 165 is what families of a few kinds of work need."""
 
 
+WORTH_WHILE = 0.01
+"""Part of all GPUs on offer that is hard to place on a node from which on its patterns are listed: two jobs of 3 GPUs among
+hundreds of 1 to 8 made no bound tighter, and greedy slower by a fifth."""
+
+
 class Bundle(NamedTuple):
     """Classes of equal room, on whose nodes the same may lie, and what a node of them can hold.
 
@@ -43,31 +48,35 @@ class Bundle(NamedTuple):
     counts: IntArray
 
 
-def hard_classes(problem: EpochProblem, need: IntArray, fits: BoolArray, room: IntArray) -> BoolArray:
+def hard_classes(problem: EpochProblem, need: IntArray, units: IntArray, room: IntArray, wanted: IntArray) -> BoolArray:
     """Classes on whose nodes GPUs alone do not say what fits, shape (num_classes,).
 
-    So it is where something takes more CPUs or memory per GPU than the node has, or where sizes are no chain of divisors.
+    So it is where victims, or a good part of what is on offer, takes more CPUs or memory per GPU than the node has, or comes in
+    sizes that do not divide one another.
 
     Parameters
     ----------
     need
         GPUs, CPUs and GiB of a unit of each form, shape (3, num_forms).
-    fits
-        Which forms fit which classes once all victims are gone, shape (num_forms, num_classes).
+    units
+        How many of each form fit a node of each class once all victims are gone, shape (num_forms, num_classes).
     room
         What a node of each class has then, shape (3, num_classes).
+    wanted
+        Units of each form that are on offer, shape (num_forms,).
     """
-    found = np.zeros(room.shape[1], dtype=np.bool_)
-    for resource in (CPUS, MEMORY):
-        found |= (fits & (need[resource, :, None] * room[GPUS] > room[resource] * need[GPUS, :, None])).any(axis=0)
-    of_size = {size: fits[need[GPUS] == size].any(axis=0) for size in sorted(set(need[GPUS].tolist()))}
+    on_offer = (wanted * need[GPUS])[:, None] * (units > 0)
+    heavy = (need[CPUS:, :, None] * room[GPUS] > room[CPUS:, None] * need[GPUS, :, None]).any(axis=0)
+    hard = (on_offer * heavy).sum(axis=0)
+    of_size = {size: on_offer[need[GPUS] == size].sum(axis=0) for size in sorted(set(need[GPUS].tolist()))}
     for small, large in combinations(of_size, 2):
         if large % small:
-            found |= of_size[small] & of_size[large]
+            hard += np.minimum(of_size[small], of_size[large])
+    found = (hard > 0) & (hard >= WORTH_WHILE * (wanted * need[GPUS]).sum())
     for k, residents in enumerate(problem.classes.residents):
         found[k] |= any(own[r] * room[GPUS, k] > room[r, k] * own[GPUS] for _, own in residents for r in (CPUS, MEMORY))
     # Nodes that are held beyond their capacity keep what they hold, though it is no pattern.
-    return np.asarray(found & fits.any(axis=0) & (problem.classes.free >= 0).all(axis=0))
+    return np.asarray(found & (units > 0).any(axis=0) & (problem.classes.free >= 0).all(axis=0))
 
 
 class Patterns:

@@ -121,6 +121,14 @@ def test_nodes_of_one_kind_are_one_bundle_but_for_victims_without_a_licence() ->
         assert all(len(bundle.classes) == 1 or not alone & set(bundle.classes.tolist()) for bundle in counts.groups.bundles)
 
 
+@pytest.mark.parametrize(("odd", "worth_while"), [(1, False), (4, True)])
+def test_a_few_odd_sizes_are_not_worth_patterns(odd: int, worth_while: bool) -> None:
+    """Less than a hundredth of the GPUs on offer: 3 of 307."""
+    gang, jobs = job("gang", gpus=304), [job(f"w{i}", gpus=3) for i in range(odd)]
+    problem = problem_of(snapshot(nodes(40), [budget("a")], [gang, *jobs]))
+    assert bool(Counts(problem, merged=True).groups.bundles) == worth_while
+
+
 def test_a_node_that_holds_more_than_it_has_follows_no_pattern() -> None:
     problem = problem_of(half_held())
     free = problem.classes.free.copy()
