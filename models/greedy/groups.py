@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
 from allocator.epoch.problem import EpochProblem
-from allocator.models.greedy.patterns import Bundle, Patterns, hard_classes
+from allocator.models.greedy.emptied import Emptied, emptied, hard_classes
+from allocator.models.greedy.patterns import Bundle, Patterns
 from allocator.topology.layout import GPUS, UNLIMITED, IntArray
 
 MOST_CLASSES = 400
@@ -46,41 +46,6 @@ def pairs_of_equals(left: IntArray, right: IntArray) -> tuple[IntArray, IntArray
     first = np.repeat(np.arange(len(left)), count)
     nth = np.arange(len(first)) - np.repeat(np.cumsum(count) - count, count)
     return first, order[begin[first] + nth]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Emptied:
-    """The classes as they would be if all victims were gone.
-
-    `room` (3, num_classes) is what one node has then, `units` (num_forms, num_classes) how many of a form fit it. Classes of
-    one `kind` have the same room for the same forms in one domain of the level that matters. Victim `victim[i]` holds
-    `need[:, i]` of each node of class `held_in[i]`.
-    """
-
-    room: IntArray
-    units: IntArray
-    kind: tuple[Hashable, ...]
-    victim: IntArray
-    held_in: IntArray
-    need: IntArray
-
-
-def emptied(problem: EpochProblem, first: IntArray, level: int) -> Emptied:
-    """Take all victims from the classes; `first` is a shape of each form, domains of `level` stay apart (-1: none)."""
-    classes, shapes = problem.classes, problem.shapes
-    held = [(k, r, own) for k, residents in enumerate(classes.residents) for r, own in residents]
-    held_in, victim = (np.array([row[i] for row in held], dtype=np.int64) for i in (0, 1))
-    need = np.array([own for _, _, own in held], dtype=np.int64).reshape(-1, 3).T
-    room = classes.free.copy()
-    _add_columns(room, held_in, need)
-    node = np.array([nodes[0] for nodes in classes.nodes], dtype=np.int64)
-    open_to = shapes.open_to[first][:, node] if len(node) else np.zeros((len(first), 0), dtype=np.bool_)
-    wanted = shapes.need[:, first, None]
-    units = np.where(wanted > 0, room[:, None, :] // np.maximum(wanted, 1), UNLIMITED).min(axis=0, initial=UNLIMITED)
-    units = np.where(open_to, np.maximum(units, 0), 0)
-    domain = problem.cell_domain[level, classes.cell].tolist() if level >= 0 else [-1] * len(node)
-    kind = tuple((room[:, k].tobytes(), open_to[:, k].tobytes(), domain[k]) for k in range(len(node)))
-    return Emptied(room, units, kind, victim, held_in, need)
 
 
 class Groups:
@@ -149,7 +114,7 @@ def _bundles(problem: EpochProblem, form: IntArray, need: IntArray, empty: Empti
     """
     wanted = np.zeros(need.shape[1], dtype=np.int64)
     np.add.at(wanted, form[problem.offers.shape], problem.offers.units)
-    hard = np.flatnonzero(hard_classes(problem, need, empty.units, empty.room, wanted)).tolist()
+    hard = np.flatnonzero(hard_classes(problem, empty, need, wanted)).tolist()
     patterns, licensed = Patterns(problem, need, wanted), problem.victims.licensed
     members: dict[Hashable, list[int]] = {}
     for k in hard:

@@ -8,13 +8,12 @@ fits counts for nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 
 from allocator.epoch.problem import EpochProblem
-from allocator.topology.layout import CPUS, GPUS, MEMORY, BoolArray, IntArray
+from allocator.topology.layout import CPUS, GPUS, MEMORY, IntArray
 
 Need = tuple[int, ...]
 
@@ -26,11 +25,6 @@ MOST_OF_ONE = 250
 
 MOST_CONTENTS = 2_000
 """Contents of one node that are looked at to find its patterns: 165 is what families of a few kinds of work need."""
-
-
-WORTH_WHILE = 0.01
-"""Part of all GPUs on offer that is hard to place on a node from which on its patterns are listed: two jobs of 3 GPUs among
-hundreds of 1 to 8 made no bound tighter, and greedy slower by a fifth."""
 
 
 class Bundle(NamedTuple):
@@ -46,37 +40,6 @@ class Bundle(NamedTuple):
     forms: tuple[tuple[int, ...], ...]
     victims: tuple[tuple[tuple[int, int], ...], ...]
     counts: IntArray
-
-
-def hard_classes(problem: EpochProblem, need: IntArray, units: IntArray, room: IntArray, wanted: IntArray) -> BoolArray:
-    """Classes on whose nodes GPUs alone do not say what fits, shape (num_classes,).
-
-    So it is where victims, or a good part of what is on offer, takes more CPUs or memory per GPU than the node has, or comes in
-    sizes that do not divide one another.
-
-    Parameters
-    ----------
-    need
-        GPUs, CPUs and GiB of a unit of each form, shape (3, num_forms).
-    units
-        How many of each form fit a node of each class once all victims are gone, shape (num_forms, num_classes).
-    room
-        What a node of each class has then, shape (3, num_classes).
-    wanted
-        Units of each form that are on offer, shape (num_forms,).
-    """
-    on_offer = (wanted * need[GPUS])[:, None] * (units > 0)
-    heavy = (need[CPUS:, :, None] * room[GPUS] > room[CPUS:, None] * need[GPUS, :, None]).any(axis=0)
-    hard = (on_offer * heavy).sum(axis=0)
-    of_size = {size: on_offer[need[GPUS] == size].sum(axis=0) for size in sorted(set(need[GPUS].tolist()))}
-    for small, large in combinations(of_size, 2):
-        if large % small:
-            hard += np.minimum(of_size[small], of_size[large])
-    found = (hard > 0) & (hard >= WORTH_WHILE * (wanted * need[GPUS]).sum())
-    for k, residents in enumerate(problem.classes.residents):
-        found[k] |= any(own[r] * room[GPUS, k] > room[r, k] * own[GPUS] for _, own in residents for r in (CPUS, MEMORY))
-    # Nodes that are held beyond their capacity keep what they hold, though it is no pattern.
-    return np.asarray(found & (units > 0).any(axis=0) & (problem.classes.free >= 0).all(axis=0))
 
 
 class Patterns:

@@ -170,13 +170,14 @@ class Places:
         self._rows.put(balance[counts.kind], block, 1.0)
         self._rows.put(balance[segments.kind], self._start[segments.offer], -segments.number)
         level, form, size = np.array(segments.kinds, dtype=np.int64)[counts.kind].T
-        places, which = np.unique(np.stack([level, form, counts.domain]), axis=1, return_inverse=True)
-        row = self._rows.rows(-np.inf, np.zeros(places.shape[1]))
+        (at, of_form, inside), which = np.unique(np.stack([level, form, counts.domain]), axis=1, return_inverse=True)
+        row = self._rows.rows(-np.inf, np.zeros(len(at)))
         self._rows.put(row[which], block, size)
-        for own, (at, of_form, domain) in zip(row, places.T.tolist(), strict=True):
-            inside = self._problem.cell_domain[at, self._room.cell[counts.group]] == domain
-            units = self._count[inside & (counts.form == of_form)]
-            self._rows.put(np.repeat(own, len(units)), units, -1.0)
+        for one in set(at.tolist()):
+            own, domain = np.flatnonzero(at == one), self._problem.cell_domain[one, self._room.cell[counts.group]]
+            num_forms = len(counts.first)
+            place, unit = pairs_of_equals(inside[own] * num_forms + of_form[own], domain * num_forms + counts.form)
+            self._rows.put(row[own[place]], self._count[unit], -1.0)
 
     def _licence(self) -> None:
         """Charged work without a licence stops only where express units lie, or to move."""
