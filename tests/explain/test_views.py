@@ -73,6 +73,15 @@ def test_a_claim_is_shown_where_there_may_be_one(epoch: tuple[Entitlement, Decis
     assert shown == {"v", "r3", "w"}  # r1 and r2 are charged and have their place
 
 
+def test_whoever_was_stopped_often_is_told_what_that_is_worth() -> None:
+    snap = snapshot(nodes(1), [budget("a")], [job("seldom", preempted=7), job("often", preempted=8, min_runtime=0)])
+    ent = entitle(snap)
+    said = {key: as_text(workload_view(ent, annotate(ent, decision(snap)), key)) for key in ("seldom", "often")}
+    assert "1 d, 0.0 GPU-hours" in said["often"]
+    assert "8 times, so its whole run" in said["often"]
+    assert "7 times\n" in said["seldom"]
+
+
 def test_one_allocation_with_all_below_it(epoch: tuple[Entitlement, Decision]) -> None:
     view = allocation_view(*epoch, "p")
     assert (view["name"], view["path"], view["children"]) == ("Pre-training", ["p"], ["a", "b"])
