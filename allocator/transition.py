@@ -218,9 +218,11 @@ class _State:
     def _seen(self, run: Run, now: int) -> Run:
         """A run that came without a start time is dated from when it was first seen.
 
-        One that is not charged only once time has passed: dated at this instant it would look as if it had just started.
+        One that was not charged until now only once time has passed: dated at this instant it would look as if it had just
+        started.
         """
-        if run.start_time is not None or not (run.charged or now > self.now):
+        free_before = not run.charged or run.charged_since == self.now
+        if run.start_time is not None or (free_before and now == self.now):
             return run
         return replace(run, start_time=self.now)
 

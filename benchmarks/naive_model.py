@@ -128,7 +128,7 @@ def _modes(ent: Entitlement, row: int) -> list[tuple[bool, bool]]:
     work = ent.snapshot.workloads[row]
     if ent.works.express[row]:
         return [(True, True)]
-    if work.min_runtime == 0:
+    if ent.works.unallocated[row]:
         return [(False, False)]
     return [(True, False), (False, False)] if work.unfunded == "run" else [(True, False)]
 
@@ -227,7 +227,7 @@ def _funding(model: Model) -> None:
         for (pool, charged, express), variable in own.modes.items():
             if charged and not express:
                 _promise(ent, own.row, pool, variable, made)
-            elif not charged and ent.snapshot.workloads[own.row].min_runtime:
+            elif not charged and not ent.works.unallocated[own.row]:
                 free.append((own.row, pool, variable, []))
     for row, variable in model.promotions.items():
         pool = int(ent.works.run_pool[row])
@@ -236,13 +236,13 @@ def _funding(model: Model) -> None:
     for (vertex, pool), costs in made.items():
         model.cp.add(total(costs) <= int(ent.market.available[vertex, pool]))
     for row, pool, runs, excuses in free:
-        cost = int(ent.works.gpus[row] * ent.works.promise[row])
+        cost = int(ent.works.promise_cost[row])
         short = [_short(model, made, vertex, pool, cost) for vertex in ent.tree.funding_path(int(ent.works.leaf[row]))]
         model.cp.add(total([*short, *excuses]) >= runs)
 
 
 def _promise(ent: Entitlement, row: int, pool: int, variable: Var, made: dict[tuple[int, int], list[Expr]]) -> None:
-    cost = int(ent.works.gpus[row] * ent.works.promise[row])
+    cost = int(ent.works.promise_cost[row])
     for vertex in ent.tree.funding_path(int(ent.works.leaf[row])):
         made.setdefault((vertex, pool), []).append(cost * variable)
 

@@ -19,6 +19,7 @@ from allocator.domain import (
 )
 from allocator.entitlement import Entitlement, Forced
 from allocator.topology import IntArray, eligible, place_tasks, shape_of, tasks_per_node
+from allocator.verify.rules_stops import REASON_OF_FORCED
 
 REPORT = SolverReport(rung="greedy", engine="greedy", status="feasible", objective=0, bound=None, gap=None, terms={}, seed=0)
 
@@ -52,7 +53,7 @@ class RandomDecision:
             snapshot="",
             solver=REPORT,
             starts=tuple(starts),
-            preemptions=tuple(_stop(ids[row], now, works.forced[row] != Forced.NONE) for row in stops),
+            preemptions=tuple(_stop(ids[row], now, Forced(int(works.forced[row]))) for row in stops),
             promotions=tuple(Promotion(workload=ids[row], protected_until=now + int(works.promise[row])) for row in promotions),
             waiting=tuple(_waits(ids[row], int(works.entitled_since[row])) for row in waits),
         )
@@ -72,8 +73,7 @@ class RandomDecision:
 
     def _pays(self, row: int, pool: int) -> bool:
         """Draw a promise from the funds, if every vertex agrees."""
-        works = self.ent.works
-        cost, path = int(works.gpus[row] * works.promise[row]), list(self.ent.tree.funding_path(int(works.leaf[row])))
+        cost, path = self.ent.cost(row, pool), list(self.ent.tree.funding_path(int(self.ent.works.leaf[row])))
         if any(self.left[vertex, pool] < cost for vertex in path):
             return False
         self.left[path, pool] -= cost
@@ -83,8 +83,7 @@ class RandomDecision:
         """Whether an ordinary start is funded, or may do without."""
         if charged:
             return self._pays(row, pool)
-        work = self.ent.snapshot.workloads[row]
-        return work.min_runtime == 0 or work.unfunded is Unfunded.RUN
+        return bool(self.ent.works.unallocated[row]) or self.ent.snapshot.workloads[row].unfunded is Unfunded.RUN
 
     def _start(self, row: int) -> Start | None:
         works, work, layout = self.ent.works, self.ent.snapshot.workloads[row], self.ent.layout
@@ -110,8 +109,8 @@ class RandomDecision:
         return None
 
 
-def _stop(workload: str, now: int, forced: bool) -> Preemption:
-    reason = StopReason.NODE_DOWN if forced else StopReason.SHARE
+def _stop(workload: str, now: int, forced: Forced) -> Preemption:
+    reason = REASON_OF_FORCED.get(forced, StopReason.SHARE)
     return Preemption(workload=workload, reason=reason, beneficiaries=(), lost_gpu_seconds=0, stop_by=now)
 
 

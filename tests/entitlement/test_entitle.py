@@ -56,6 +56,17 @@ def test_a_second_call_at_the_same_instant_sees_the_same(seed: int) -> None:
     assert differences(before, after) == []
 
 
+def test_a_run_of_unknown_start_that_is_promoted_now_ran_before() -> None:
+    case = snapshot([node("n1")], [allocation("A")], [running("w", "n1", since=None, charged=False)])
+    before, promise = entitle(case), NOW + HOUR
+    promoted = RandomDecision(before, Random(0)).decide()
+    promoted = replace(promoted, starts=(), preemptions=(), promotions=(Promotion(workload="w", protected_until=promise),))
+    assert differences(before, entitle(apply(case, promoted))) == []
+    later = apply(case, promoted, advance=60).workloads[0].run
+    assert later is not None
+    assert (later.start_time, later.protected_until) == (NOW, promise)
+
+
 @given(st.integers(0, 10**6))
 def test_the_order_of_the_lists_does_not_matter(seed: int) -> None:
     case, rng = tiny_snapshot(seed), Random(seed)
