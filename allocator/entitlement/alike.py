@@ -25,8 +25,8 @@ def start_classes(ent: Entitlement) -> IntArray:
     own[list(ent.own_limit)] = list(ent.own_limit)
     return frozen(
         number_classes(
-            works.request, works.leaf, works.promise, works.prepaid, works.express, works.entitled, own, _users(ent),
-            works.unallocated, ent.columns.runs_unfunded,
+            works.request, works.leaf, works.promise, works.promise_cost, works.prepaid, works.express, works.entitled, own,
+            _users(ent), works.unallocated, ent.columns.runs_unfunded,
         )
     )  # fmt: skip
 

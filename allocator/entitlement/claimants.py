@@ -49,19 +49,19 @@ def read_claimants(
     """
     works, policy = snapshot.workloads, snapshot.policy
     # What counts as demand must not change with the promises of this very instant, so it asks for those before them.
-    promise = promises(works, contract, places, tree, funds.available_before, policy)
+    promise = promises(contract, places, tree, funds.available_before, policy)
     health, kind = check.judge_all(works, contract.columns.request, promise)
     impossible = _impossible(snapshot, places, health, kind)
     decidable = ~_mask(list(impossible), len(works)) & (places.leaf != NO_LEAF) & (places.home != NO_POOL)
     wants = contract.waiting_before | ~contract.charged_before
-    queue = queue_order(contract, places.leaf, decidable & wants & (contract.min_runtime > 0))
+    queue = queue_order(contract, places.leaf, decidable & wants & ~contract.unallocated)
     fits_promise = np.array([verdict.fits_promise for verdict in health], dtype=bool)[kind]
     room = lane_room(contract, installed, policy)
     express = lane_candidates(contract, queue, places.home, fits_promise, room, snapshot, reserved)
     walk = _latched_first(contract.columns, snapshot.now, queue[(fits_promise & ~express)[queue]])
     funded = fund_in_order(tree, funds.available_before, walk, places, promise_costs(contract, promise))
     return Claimants(
-        promise=promises(works, contract, places, tree, funds.available, policy),
+        promise=promises(contract, places, tree, funds.available, policy),
         placeable=decidable & np.array([verdict.fits for verdict in health], dtype=bool)[kind],
         impossible=impossible,
         express=express,

@@ -22,9 +22,9 @@ LAST_TRY_STOPS = 3
 """After so many stops, work that cannot resume is promised its whole run."""
 
 LAST_TRY_RUNTIME = 86_400
-"""The longest such promise in seconds, and the one where no max runtime is stated."""
+"""The longest promise of a whole run in seconds, and the one where no max runtime is stated."""
 
-OFTEN_STOPPED = 8
+ASSURED_STOPS = 8
 """After so many stops any work is promised its whole run, whatever budgets say."""
 
 
@@ -36,14 +36,16 @@ class Contract:
     ----------
     columns
         What the workloads say of themselves.
-    submit, priority, gpus
+    submit, priority, min_runtime, gpus
         As stated.
-    min_runtime
-        As stated; that of assured work which states none is its whole run.
     assured
         Was stopped so often, by decisions before `now`, that it is promised its whole run without asking for funds.
+    unallocated
+        States no min runtime, and is not assured: never charged.
     last_try
         Work that cannot resume and was stopped so often that it is promised its whole run, if that is funded.
+    whole_run
+        Seconds that assured work, and work on its last try, is promised for its whole run; 0 for all other work.
     start
         When the run started, `now` where that is not known; 0 for waiting work.
     terminating, ordered
@@ -67,7 +69,9 @@ class Contract:
     min_runtime: IntArray
     gpus: IntArray
     assured: BoolArray
+    unallocated: BoolArray
     last_try: BoolArray
+    whole_run: IntArray
     running: BoolArray
     run_pool: IntArray
     charged: BoolArray
@@ -106,14 +110,17 @@ def read_contract(snapshot: Snapshot, layout: Layout, columns: Columns | None = 
     ran_before = columns.running & ~runs.fresh
     held_before = ran_before | stops.stopped
     preempted = columns.preempted - stops.stopped
-    assured = preempted >= OFTEN_STOPPED
+    assured = preempted >= ASSURED_STOPS
+    last_try = ~columns.resumable & (assured | ((columns.min_runtime > 0) & (preempted >= LAST_TRY_STOPS)))
     return Contract(
         submit=columns.submit,
         priority=columns.priority,
-        min_runtime=np.where(assured & (columns.min_runtime == 0), LAST_TRY_RUNTIME, columns.min_runtime),
+        min_runtime=columns.min_runtime,
         gpus=columns.gpus,
         assured=assured,
-        last_try=~columns.resumable & (assured | ((columns.min_runtime > 0) & (preempted >= LAST_TRY_STOPS))),
+        unallocated=(columns.min_runtime == 0) & ~assured,
+        last_try=last_try,
+        whole_run=_whole_runs(works, layout, assured, last_try, now),
         running=columns.running,
         run_pool=runs.pool,
         charged=columns.charged,
@@ -137,6 +144,21 @@ def read_contract(snapshot: Snapshot, layout: Layout, columns: Columns | None = 
         placements=placements,
         now=now,
     )
+
+
+def _whole_runs(works: Sequence[Workload], layout: Layout, assured: BoolArray, last_try: BoolArray, now: int) -> IntArray:
+    """As `Contract.whole_run`. Assured work that finds only nodes which are to be drained is promised the time until then: it
+    would wait beside them for a day, though it may be stopped there no more often than elsewhere."""
+    spans = np.zeros(len(works), dtype=np.int64)
+    for row in (assured | last_try).nonzero()[0].tolist():
+        work = works[row]
+        spans[row] = min(work.max_runtime or LAST_TRY_RUNTIME, LAST_TRY_RUNTIME)
+        if assured[row]:
+            pools = [layout.pools.index(pool) for pool in work.pools if pool in layout.pools]
+            open_to = layout.accepting & (np.isin(layout.pool, pools) if work.pools else True)
+            last = int(layout.deadline[open_to].max(initial=now))
+            spans[row] = max(1, min(int(spans[row]), last - now))
+    return spans
 
 
 def ordinary_promise(min_runtime: IntArray, policy: Policy) -> IntArray:
@@ -192,7 +214,9 @@ def _read_runs(columns: Columns, placements: Placements, layout: Layout, policy:
 
 def _promise_ends(columns: Columns, policy: Policy, now: int) -> IntArray:
     """Until when each run is protected, 0 where it never was. A recorded promise counts, whatever the policy says by now."""
-    promise, start = ordinary_promise(columns.min_runtime, policy), columns.start
+    assured = (columns.preempted >= ASSURED_STOPS) & (columns.min_runtime == 0)
+    promise = np.where(assured, LAST_TRY_RUNTIME, ordinary_promise(columns.min_runtime, policy))
+    start = columns.start
     made = np.full_like(start, now)
     for moment in (start, columns.charged_since, columns.granted_at):  # the last that is known
         made = np.where(moment == NONE, made, moment)

@@ -140,13 +140,13 @@ def order_costs(
     leaf = places.leaf
     rank = np.zeros(len(leaf), dtype=np.int64)
     count = np.ones(len(leaf), dtype=np.int64)
-    rows = (ranked & (contract.min_runtime > 0)).nonzero()[0]
+    rows = (ranked & ~contract.unallocated).nonzero()[0]
     order = rows[np.lexsort((rows, contract.submit[rows], -contract.priority[rows], leaf[rows]))]
     in_leaf = leaf[order]
     first, stop = in_leaf.searchsorted(in_leaf), in_leaf.searchsorted(in_leaf, side="right")
     rank[order] = np.arange(len(order)) - first
     count[order] = stop - first
-    rows = (ranked & (contract.min_runtime == 0)).nonzero()[0]
+    rows = (ranked & contract.unallocated).nonzero()[0]
     amount = np.broadcast_to(used[:, np.newaxis], tree.share.shape)
     level = level_ranks(leaf[rows], places.home[rows], amount, tree.share)
     order = rows[np.lexsort((rows, contract.submit[rows], contract.gpus[rows], level))]

@@ -229,7 +229,8 @@ def _table(rows: Rows, found: Arrangement) -> WorkTable:
         gpus=contract.gpus,
         promise=promise,
         promise_cost=promise_costs(contract, promise),
-        unallocated=contract.min_runtime == 0,
+        assured=contract.assured,
+        unallocated=contract.unallocated,
         home=places.home,
         running=contract.running,
         run_pool=contract.run_pool,
@@ -247,7 +248,7 @@ def _table(rows: Rows, found: Arrangement) -> WorkTable:
         due=due,
         prepaid=prepaid,
         patient=rows.patient & waits & ~due,
-        promotable=stays & ~contract.charged & (contract.min_runtime > 0) & ~places.orphan,
+        promotable=stays & ~contract.charged & ~contract.unallocated & ~places.orphan,
         stoppable=stoppable,
         licensed=stoppable & _licensed(policy, contract, places, rows.market),
         movable=np.zeros(len(works), dtype=bool),  # told from the rest of the table
@@ -275,7 +276,7 @@ def _arranged(contract: Contract, found: Arrangement) -> tuple[BoolArray, BoolAr
 
 def _promises(rows: Rows, found: Arrangement, prepaid: IntArray) -> IntArray:
     """Seconds promised if it starts now: the last try of work that cannot resume asks for what is left after all holds."""
-    promise = promises(rows.snapshot.workloads, rows.contract, rows.places, rows.tree, found.available, rows.snapshot.policy)
+    promise = promises(rows.contract, rows.places, rows.tree, found.available, rows.snapshot.policy)
     return np.where(prepaid >= 0, rows.claimants.promise, promise)
 
 

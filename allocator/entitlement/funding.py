@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from allocator.domain import Policy, Workload
-from allocator.entitlement.contract import LAST_TRY_RUNTIME, Contract, ordinary_promise
+from allocator.domain import Policy
+from allocator.entitlement.contract import Contract, ordinary_promise
 from allocator.entitlement.forced import UNFORCED
 from allocator.entitlement.model import NO_BUDGET
 from allocator.entitlement.places import NO_LEAF, NO_POOL, Places
@@ -65,26 +64,18 @@ def _outstanding(contract: Contract, leaf: IntArray, counts: BoolArray, tree: Bu
     return tree.sum_up(total)
 
 
-def promises(
-    works: Sequence[Workload],
-    contract: Contract,
-    places: Places,
-    tree: BudgetTree,
-    available: IntArray,
-    policy: Policy,
-) -> IntArray:
+def promises(contract: Contract, places: Places, tree: BudgetTree, available: IntArray, policy: Policy) -> IntArray:
     """Seconds promised to each workload if it is started or promoted, 0 for unallocated work, shape (num_workloads,).
 
     Work on its last try is promised its whole run, unless that alone costs more than some vertex of its path has left; assured
-    work is promised it in any case.
+    work is promised it in any case. No promise is shorter than the ordinary one.
     """
     promise = ordinary_promise(contract.min_runtime, policy)
     leaf, home = places.leaf, places.home
-    for row in ((contract.last_try | contract.assured) & (leaf != NO_LEAF) & (home != NO_POOL)).nonzero()[0].tolist():
-        longest = min(works[row].max_runtime or LAST_TRY_RUNTIME, LAST_TRY_RUNTIME)
-        cost = 0 if contract.assured[row] else int(contract.gpus[row]) * longest
-        if all(cost <= available[vertex, home[row]] for vertex in tree.funding_path(leaf[row])):
-            promise[row] = longest
+    for row in ((contract.whole_run > promise) & (leaf != NO_LEAF) & (home != NO_POOL)).nonzero()[0].tolist():
+        cost = int(contract.gpus[row] * contract.whole_run[row])
+        if contract.assured[row] or all(cost <= available[vertex, home[row]] for vertex in tree.funding_path(leaf[row])):
+            promise[row] = contract.whole_run[row]
     return promise
 
 

@@ -68,8 +68,9 @@ class WorkTable:
     gpus, promise, promise_cost
         GPUs of the gang; seconds promised if it were started or promoted now (0: unallocated work); GPU-seconds that this
         draws on budgets.
-    unallocated
-        Has no min runtime: it is never charged.
+    assured, unallocated
+        Was stopped so often that its promise asks for no funds; has no min runtime and is not assured, so that it is never
+        charged.
     home
         Pool in which it counts (index), -1 where no accepted pool exists.
     running, run_pool, charged, protected, protected_until
@@ -95,7 +96,7 @@ class WorkTable:
     patient
         Waits for victims of earlier decisions to leave, whose place it fits: no candidate.
     promotable
-        Runs uncharged with min_runtime > 0 and stays.
+        Runs uncharged, is not unallocated, and stays.
     stoppable
         Runs unprotected since before `now`, not forced, not terminating.
     licensed
@@ -118,6 +119,7 @@ class WorkTable:
     gpus: IntArray
     promise: IntArray
     promise_cost: IntArray
+    assured: BoolArray
     unallocated: BoolArray
     home: IntArray
     running: BoolArray

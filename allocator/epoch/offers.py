@@ -75,7 +75,7 @@ def _modes(ent: Entitlement, row: int, work: Workload, pool: int) -> Iterator[tu
         if fundable_alone(ent, row, pool, cost):
             yield True, False, cost, False
         return
-    if cost == 0:  # whatever budgets say
+    if ent.works.prepaid[row] == pool or ent.works.assured[row]:
         yield True, False, cost, False
         return
     alone = fundable_alone(ent, row, pool, cost)
@@ -160,7 +160,7 @@ def _way(facts: _Facts, row: int) -> tuple[object, ...]:
     alone = tuple(fundable_alone(ent, row, pool, cost) for pool in range(len(ent.layout.pools)))
     own = row if row in ent.own_limit or works.movable[row] or works.prepaid[row] >= 0 else None
     return (
-        facts.request[row], int(works.promise[row]), bool(works.express[row]), bool(works.unallocated[row]),
+        facts.request[row], int(works.promise[row]), cost, bool(works.express[row]), bool(works.unallocated[row]),
         bool(columns.runs_unfunded[row]), alone, bool(ent.tree.funding_path(int(works.leaf[row]))), own,
     )  # fmt: skip
 

@@ -195,14 +195,14 @@ def _request_pairs(asks: View, facts: View, now: int) -> dict[str, object]:
         "for": asks["allocation"] + (f", user {asks['user']}" if asks["user"] else ""),
         "submitted": f"{clock(asks['submit_time'])} ({duration(max(0, now - asks['submit_time']))} ago)",
         "promise": promise,
-        "stopped before": _stopped_before(asks["preempted"], assured=bool(facts["promise"]) and not facts["cost_gpu_seconds"]),
+        "stopped before": _stopped_before(asks["preempted"], assured=facts["assured"]),
     }
 
 
 def _stopped_before(times: int, *, assured: bool) -> str:
     if not times:
         return "never"
-    return f"{times} times" + (", so its whole run is promised without asking for funds" if assured else "")
+    return f"{times} times" + (", so it is assured: its promise asks for no funds" if assured else "")
 
 
 def _claim_pairs(facts: View) -> dict[str, object]:

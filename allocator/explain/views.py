@@ -287,6 +287,7 @@ def _facts(ent: Entitlement, row: int) -> View:
     return {
         "promise": int(works.promise[row]),
         "cost_gpu_seconds": int(works.promise_cost[row]),
+        "assured": bool(works.assured[row]),
         "express_lane": bool(works.express[row]),
         "counts_in_demand": bool(works.funded[row]),
         "entitled": bool(works.entitled[row]),

@@ -209,7 +209,7 @@ class World:
             change(self.now, key, CHARGED if work.run.charged else UNCHARGED, gpus)
             if work.min_runtime > 0 and not work.run.charged:
                 change(self.now, key, UNFUNDED, gpus)
-        if work.min_runtime > 0:
+        if work.min_runtime > 0 or (work.run is not None and work.run.charged):
             change(self.now, key, DEMAND, gpus)
 
     def _speed(self, work: Workload) -> tuple[Fraction, int]:

@@ -33,7 +33,7 @@ def check_magnitude(draft: Draft) -> None:
 def _check_objective(draft: Draft) -> None:
     """Ensures that no term overflows: every GPU that is there or asked for, at every weight, for as long as it can count.
 
-    A stop throws away a few planning steps, or, where nothing else is left, all since the start.
+    A stop throws away a few planning steps, or, where nothing else is left, all since the start, times the stops so far.
     """
     doc = draft.doc
     policy, weights = doc.policy, doc.policy.weights
@@ -42,11 +42,12 @@ def _check_objective(draft: Draft) -> None:
     begun = [work.run.start_time for work in doc.workloads if work.run is not None and work.run.start_time is not None]
     longest = max(0, doc.now - min(begun, default=doc.now)) + max((work.restart_time for work in doc.workloads), default=0)
     total = math.ceil(sum(getattr(weights, name) for name in WeightsDoc.__struct_fields__))
-    lost = math.ceil(weights.lost_work) * max(_MOST_LOST_STEPS * policy.planning_step, longest)
+    times = 1 + max((work.preempted for work in doc.workloads), default=0)
+    lost = math.ceil(weights.lost_work) * max(_MOST_LOST_STEPS * policy.planning_step, longest * times)
     reach = _UNIT * (policy.planning_step * total * (installed + asked) + lost * installed)
     if reach > LARGEST_OBJECTIVE:
         problem = f"the objective could reach {reach:.1e}, beyond {LARGEST_OBJECTIVE:.1e} (1/1000 GPU-second)"
-        remedy = "lower the weights or the planning_step, or correct a start_time or restart_time of years"
+        remedy = "lower the weights or the planning_step, or correct a start_time or restart_time of years, or preempted"
         draft.refuse("$.policy.weights", problem, remedy)
 
 

@@ -137,7 +137,7 @@ class WorkloadDoc(Doc, kw_only=True, rename={"job_class": "class"}):
     topology: Annotated[TopologyDoc | None, Meta(description="what it asks of the topology")] = None
     node_labels: Annotated[dict[Name, str], Meta(description="labels that each of its nodes carries")] = {}
     exclude_nodes: Annotated[tuple[Name, ...], Meta(description="nodes that it is not to run on")] = ()
-    min_runtime: Annotated[Span, Meta(description="shortest useful run, in seconds; 0: free of charge and never protected")]
+    min_runtime: Annotated[Span, Meta(description="shortest useful run, in seconds; 0: free of charge and not protected")]
     resumable: Annotated[bool, Meta(description="false: a stop throws away all since its start")]
     checkpoint_interval: Annotated[
         PositiveSpan | None, Meta(description="a stop throws away what came after the last; absent: none")

@@ -52,6 +52,11 @@ def emptied(problem: EpochProblem, first: IntArray, level: int) -> Emptied:
     return Emptied(room, units, kind, victim, held_in, need)
 
 
+def is_heavy(need: IntArray, room: IntArray) -> BoolArray:
+    """Whether needs take more CPUs or memory per GPU than rooms have; both have GPUs, CPUs and GiB along their first axis."""
+    return np.asarray((need[CPUS:] * room[GPUS] > room[CPUS:] * need[GPUS]).any(axis=0))
+
+
 def hard_classes(problem: EpochProblem, empty: Emptied, need: IntArray, wanted: IntArray) -> BoolArray:
     """Classes on whose nodes GPUs alone do not say what fits, shape (num_classes,).
 
@@ -67,14 +72,13 @@ def hard_classes(problem: EpochProblem, empty: Emptied, need: IntArray, wanted: 
     """
     room, fits = empty.room, empty.units > 0
     on_offer = (wanted * need[GPUS])[:, None] * fits
-    heavy = (need[CPUS:, :, None] * room[GPUS] > room[CPUS:, None] * need[GPUS, :, None]).any(axis=0)
+    heavy = is_heavy(need[:, :, None], room[:, None, :])
     hard = (on_offer * heavy).sum(axis=0)
     of_size = {size: on_offer[need[GPUS] == size].sum(axis=0) for size in sorted(set(need[GPUS].tolist()))}
     for small, large in combinations(of_size, 2):
         if large % small:
             hard += np.minimum(of_size[small], of_size[large])
     found = (hard > 0) & (hard >= WORTH_WHILE * (wanted * need[GPUS]).sum())
-    here = room[:, empty.held_in]
-    found[empty.held_in[(empty.need[CPUS:] * here[GPUS] > here[CPUS:] * empty.need[GPUS]).any(axis=0)]] = True
+    found[empty.held_in[is_heavy(empty.need, room[:, empty.held_in])]] = True
     # Nodes that are held beyond their capacity keep what they hold, though it is no pattern.
     return np.asarray(found & fits.any(axis=0) & (problem.classes.free >= 0).all(axis=0))

@@ -47,10 +47,8 @@ class Patterns:
 
     Parameters
     ----------
-    need
-        GPUs, CPUs and GiB of a unit of each form, shape (3, num_forms).
-    wanted
-        Units of each form that are on offer, shape (num_forms,).
+    need, wanted
+        Of each form, as in `hard_classes`.
     """
 
     def __init__(self, problem: EpochProblem, need: IntArray, wanted: IntArray) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from allocator.domain import Snapshot, Unfunded
+from allocator.entitlement.alike import start_classes
 from allocator.models.cpsat import solver as cpsat
 from allocator.models.cpsat.objective import LARGEST
 from allocator.models.protocol import Limits, Status
@@ -215,6 +216,19 @@ def test_assured_work_asks_for_no_funds() -> None:
     both = poor(works)
     assert both.value(["new"]) is None
     assert both.value(["new"], [], ["often"]) == -8 * GPU
+
+
+@pytest.mark.parametrize("often", ["first", "second"])
+def test_assured_work_is_told_from_work_with_the_same_promise(often: str) -> None:
+    """Both are promised two hours: one draws on funds, the other does not, whichever of them is looked at first."""
+    kinds: dict[str, dict[str, Any]] = {name: {"unfunded": Unfunded.WAIT} for name in ("first", "second")}
+    kinds[often] |= {"preempted": 8, "max_runtime": 2 * HOUR}
+    both = poor([job(name, **fields) for name, fields in kinds.items()])
+    assert both.ent.works.promise.tolist() == [2 * HOUR, 2 * HOUR]
+    assert len(set(start_classes(both.ent).tolist())) == 2
+    costs = {name: int(both.problem.offers.promise_cost[both.offer(name)]) for name in kinds}
+    assert costs == {name: 0 if name == often else 16 * HOUR for name in kinds}
+    assert both.value(["first", "second"]) == -16 * GPU
 
 
 def test_gpu_limit() -> None:

@@ -111,6 +111,7 @@ def _request(rng: Random, key: str, leaf: str, largest: int) -> dict[str, object
         "min_runtime": rng.choice([0, HOUR // 2, HOUR, 2 * HOUR, 8 * HOUR]), "resumable": rng.random() < 0.7,
         "checkpoint_on_notice": notice, "restart_time": rng.choice([0, 60, 300, 900]), "preempted": rng.choice([0, 0, 1, 3, 9]),
         "user": rng.choice([None, "u", "v"]), "priority": rng.choice([0, 0, 0, 5]),
+        "max_runtime": tasks * HOUR if notice else None,
         "unfunded": rng.choice([Unfunded.RUN, Unfunded.RUN, Unfunded.WAIT]),
     }  # fmt: skip
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allocator.domain import LastStop, Unfunded, UsageRecord
+from allocator.domain import LastStop, Policy, Unfunded, UsageRecord
 from allocator.entitlement import NO_BUDGET, Entitlement, entitle
 from allocator.entitlement.funding import fund_in_order
 from allocator.entitlement.places import Places
@@ -135,6 +135,30 @@ def test_whoever_was_stopped_eight_times_is_promised_the_whole_run_without_askin
     assert ent.works.promise_cost[:2].tolist() == [0, 0]
     assert ent.works.funded[:2].all()
     assert ent.works.unallocated.tolist() == [False, False, seldom == 0]
+
+
+def test_no_promise_gets_shorter_because_work_was_stopped_often() -> None:
+    works = [work("w", preempted=8, max_runtime=HOUR, min_runtime=4 * HOUR)]
+    assert entitle(snapshot([node("n")], [allocation("A")], works)).works.promise.tolist() == [4 * HOUR]
+    cap = Policy(protection_cap=48 * HOUR)
+    long = [replace(works[0], min_runtime=40 * HOUR, max_runtime=None)]
+    assert entitle(snapshot([node("n")], [allocation("A")], long, policy=cap)).works.promise.tolist() == [40 * HOUR]
+
+
+@pytest.mark.parametrize("stated", [0, 2 * HOUR])
+def test_assured_work_need_not_outlast_the_nodes(stated: int) -> None:
+    """All nodes are drained in ten hours: it is promised these, and waits for a day where one node stays."""
+    one, soon = work("w", preempted=9, min_runtime=stated), replace(node("n"), drain_deadline=NOW + 10 * HOUR)
+    promised = [
+        entitle(snapshot(nodes, [allocation("A")], [one])).works.promise.tolist() for nodes in ([soon], [soon, node("m")])
+    ]
+    assert promised == [[10 * HOUR], [24 * HOUR]]
+
+
+@pytest.mark.parametrize(("preempted", "protected"), [(7, False), (8, True)])
+def test_an_assured_run_is_never_silently_unprotected(preempted: int, protected: bool) -> None:
+    one = running("w", "n", since=None, min_runtime=0, preempted=preempted)
+    assert entitle(snapshot([node("n")], [allocation("A")], [one])).works.protected.tolist() == [protected]
 
 
 def test_a_stop_at_this_very_instant_does_not_count_yet() -> None:

@@ -78,7 +78,7 @@ def test_whoever_was_stopped_often_is_told_what_that_is_worth() -> None:
     ent = entitle(snap)
     said = {key: as_text(workload_view(ent, annotate(ent, decision(snap)), key)) for key in ("seldom", "often")}
     assert "1 d, 0.0 GPU-hours" in said["often"]
-    assert "8 times, so its whole run" in said["often"]
+    assert "8 times, so it is assured" in said["often"]
     assert "7 times\n" in said["seldom"]
 
 

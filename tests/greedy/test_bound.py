@@ -46,7 +46,7 @@ def bounded(snapshot: Snapshot) -> bool:
 @pytest.mark.parametrize("seeds", chunks(usual=60, long=3000, size=500))
 def test_no_decision_is_better_than_the_bound(kind: Callable[[int], Snapshot], seeds: range) -> None:
     as_good = [bounded(kind(seed)) for seed in seeds]
-    assert sum(as_good) >= 0.6 * len(as_good)
+    assert sum(as_good) >= (0.6 if kind is scarce_snapshot else 0.7) * len(as_good)
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from allocator.domain import BrokenContract, Lapse, Promotion, Renewal, Reservation, Unfunded
+from allocator.entitlement import entitle
 from tests.builders import (
     HOUR,
     NOW,
@@ -122,6 +124,28 @@ def test_funding_never_charges_unallocated_work() -> None:
     snap = snapshot(nodes(1), [budget("a")], [job("w", min_runtime=0)])
     assert broken(snap, decision(snap, [start("w", {"n1": 1})])) == ()
     assert broken(snap, decision(snap, [start("w", {"n1": 1}, charged=True)])) == ("funding",)
+
+
+@pytest.mark.parametrize("stated", [{}, {"min_runtime": 0}, {"unfunded": Unfunded.WAIT}, {"resumable": False}])
+def test_funding_of_assured_work(stated: dict[str, Any]) -> None:
+    snap = snapshot(nodes(1), [budget("a")], [job("w", preempted=8, **stated)], usage=BROKE)
+    assert broken(snap, decision(snap, [start("w", {"n1": 1}, charged=True)])) == ()
+    assert broken(snap, decision(snap, [start("w", {"n1": 1}, charged=False)])) == ("funding",)
+    assert broken(snap, decision(snap)) == ("work_conservation",)
+    snap = snapshot(nodes(1), [budget("a")], [running("w", "a", {"n1": 1}, charged=False, preempted=8, **stated)], usage=BROKE)
+    assert broken(snap, decision(snap, promotions=["w"])) == ()
+    assert broken(snap, decision(snap)) == ("funding",)
+
+
+@pytest.mark.parametrize(("preempted", "kept"), [(7, []), (8, [(HOUR, 24 * HOUR)])])
+def test_funding_of_an_assured_gang_that_is_reserved_for(preempted: int, kept: list[tuple[int, int]]) -> None:
+    held = [running(f"r{i}", "b", {f"n{i}": 1}, protected_until=NOW + HOUR) for i in (1, 2)]
+    spent = [used("a", 1500), used("b", 3000)]
+    ent = entitle(
+        snapshot(nodes(2), [budget("a"), budget("b")], [job("gang", "a", 16, preempted=preempted), *held], usage=spent)
+    )
+    assert [(one.start - NOW, one.promise) for one in ent.reserved] == kept
+    assert int(ent.market.available.max()) == 0
 
 
 def test_funding_promotes_what_is_funded() -> None:

@@ -81,7 +81,7 @@ def test_a_missing_field() -> None:
     del data["workloads"][1]["min_runtime"]
     assert rejection_of(data).detail == (
         "$.workloads[?@.id=='bad'].min_runtime: the field is missing; "
-        "give an integer from 0 to 315,360,000 (shortest useful run, in seconds; 0: free of charge and never protected)"
+        "give an integer from 0 to 315,360,000 (shortest useful run, in seconds; 0: free of charge and not protected)"
     )
 
 
