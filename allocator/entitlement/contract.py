@@ -16,7 +16,7 @@ from allocator.domain import Policy, Run, Snapshot, Workload
 from allocator.entitlement.columns import NONE, Columns, read_columns
 from allocator.entitlement.forced import UNFORCED, Forced
 from allocator.entitlement.placements import Placements, read_placements, starts_now_or_later
-from allocator.topology import BoolArray, IntArray, Layout, shape_of
+from allocator.topology import BoolArray, IntArray, Layout, eligible, shape_of
 
 LAST_TRY_STOPS = 3
 """After so many stops, work that cannot resume is promised its whole run."""
@@ -147,16 +147,14 @@ def read_contract(snapshot: Snapshot, layout: Layout, columns: Columns | None = 
 
 
 def _whole_runs(works: Sequence[Workload], layout: Layout, assured: BoolArray, last_try: BoolArray, now: int) -> IntArray:
-    """As `Contract.whole_run`. Assured work that finds only nodes which are to be drained is promised the time until then: it
-    would wait beside them for a day, though it may be stopped there no more often than elsewhere."""
+    """As `Contract.whole_run`. Assured work that finds only nodes which are to be drained is promised the time until then: else
+    it would wait for a day beside nodes that idle."""
     spans = np.zeros(len(works), dtype=np.int64)
     for row in (assured | last_try).nonzero()[0].tolist():
         work = works[row]
         spans[row] = min(work.max_runtime or LAST_TRY_RUNTIME, LAST_TRY_RUNTIME)
         if assured[row]:
-            pools = [layout.pools.index(pool) for pool in work.pools if pool in layout.pools]
-            open_to = layout.accepting & (np.isin(layout.pool, pools) if work.pools else True)
-            last = int(layout.deadline[open_to].max(initial=now))
+            last = int(layout.deadline[eligible(layout, work)].max(initial=now))
             spans[row] = max(1, min(int(spans[row]), last - now))
     return spans
 

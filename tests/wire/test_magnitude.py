@@ -40,6 +40,18 @@ def test_a_start_long_ago_counts_at_the_weight_of_lost_work() -> None:
     assert issue_of(value).startswith("$.policy.weights: ")
 
 
+def test_what_is_lost_counts_once_for_each_stop_before() -> None:
+    """On the last try nothing limits what a stop costs, so that it may be as dear as that."""
+
+    def stopped(times: int) -> Json:
+        value = document(running("r", {"n1": 1}, resumable=False, preempted=times, run={"start_time": NOW - 86_400}))
+        value["cluster"]["nodes"] += [node(f"m{i}", gpus=4096) for i in range(100)]
+        return value
+
+    assert len(decode_snapshot(encoded(stopped(8))).workloads) == 1
+    assert issue_of(stopped(1_000_000)).startswith("$.policy.weights: ")
+
+
 def test_an_objective_just_below_is_decided_and_verified() -> None:
     snapshot = decode_snapshot(encoded(heavy(4096, 1_000)))
     decision = allocate(snapshot, engine="greedy")
