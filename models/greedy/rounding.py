@@ -86,13 +86,14 @@ class Rounding:
         return found > 0
 
     def _take_places(self, state: State, express: Iterable[int], moves: Set[int]) -> None:
-        """Put express starts where charged work without a licence leaves: they are its only excuse, if it does not move."""
+        """Put express starts where charged work without a licence leaves, until it would not fit there: they are its only
+        excuse, if it does not move."""
         for r in sorted(r for r in state.stopped - moves if not self.problem.victims.licensed[r]):
             nodes = self.problem.victims.nodes[r].tolist()
             ways = ((j, node) for j in express for node in nodes if may_start(state, j) and state.takes(j, node))
-            if found := next(ways, None):
+            while state.fits(r) and (found := next(ways, None)):
                 state.start(found[0], {found[1]: 1})
-            elif state.fits(r):
+            if state.fits(r):
                 state.keep(r)
 
     def _start(self, state: State, j: int) -> bool:

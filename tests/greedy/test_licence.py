@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from allocator.entitlement import entitle
 from allocator.epoch import EpochProblem, compile_epoch
 from allocator.generate import generate_snapshot
 from allocator.models.cpsat import solver as reference
 from allocator.models.greedy import bound
+from allocator.models.greedy.constraints import unlicensed
 from allocator.models.greedy.licence import gpus_decide
+from allocator.models.greedy.rounding import Rounding
 from allocator.models.protocol import Limits
 from allocator.topology.layout import CPUS
 from tests.engines.seeds import LIMIT
@@ -46,3 +49,13 @@ def test_express_starts_must_need_the_place_that_they_excuse() -> None:
     assert best.value is not None
     assert found.bound <= best.value
     assert best.value - found.bound <= 0.002 * 1000 * problem.step_gpus
+
+
+@pytest.mark.parametrize("seed", range(1, 9))
+def test_express_starts_take_so_much_that_whoever_leaves_for_them_would_not_fit(seed: int) -> None:
+    """One that is too small for that excuses no stop: it was taken back later, with dear work that stood in its place."""
+    problem = problem_of("mixed", seed, pools=3)
+    assert not problem.victims.licensed.all()
+    others = np.ones(len(problem.victims.work) + len(problem.promotions.work))
+    all_but_moves = np.concatenate([problem.offers.victim < 0, others])
+    assert not unlicensed(Rounding(problem).carry_out(all_but_moves))
