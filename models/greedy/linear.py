@@ -110,18 +110,29 @@ class LinearModel:
         """Change the bounds of a column of the loaded model."""
         self._solver.changeColBounds(column, lower, upper)
 
+    @property
+    def whole(self) -> IntArray:
+        """The columns that are whole numbers."""
+        return np.concatenate(self._whole)
+
     def solve_whole(
-        self, num_columns: int, limits: WholeLimits, guess: FloatArray | None = None, heard: Heard = lambda answer: False
+        self,
+        num_columns: int,
+        whole: IntArray,
+        limits: WholeLimits,
+        guess: FloatArray | None = None,
+        heard: Heard = lambda answer: False,
     ) -> WholeAnswer:
-        """The optimum with columns that are whole numbers, or what is known of it at the limits.
+        """The optimum with whole numbers in the columns `whole`, some or all of those, or what is known of it at the limits.
 
         `num_columns` is the number of those whose values are wanted, the first ones. `guess` are values of the whole ones to
         begin with; it is worth nothing where they are not allowed. `heard` ends the search by saying that this is enough; what
         it raises ends it too, and is raised here.
         """
-        solver, whole = self._solver, np.concatenate(self._whole).astype(np.int32)
-        for column in whole.tolist():
-            solver.changeColIntegrality(column, highspy.HighsVarType.kInteger)
+        solver = self._solver
+        for columns, kind in ((self.whole, highspy.HighsVarType.kContinuous), (whole, highspy.HighsVarType.kInteger)):
+            for column in columns.tolist():
+                solver.changeColIntegrality(column, kind)
         solver.clearSolver()  # what an earlier search has found is no part of this one
         settings: dict[str, bool | int | float | str] = _NO_SUBPROBLEMS | _NO_RESTARTS | {
             "presolve": "on", "solver": "choose", "simplex_iteration_limit": 2**31 - 1, "random_seed": limits.seed,
@@ -132,7 +143,7 @@ class LinearModel:
             if solver.setOptionValue(name, setting) != highspy.HighsStatus.kOk:
                 raise ValueError(f"HiGHS refuses {setting!r} for its option {name}")
         if guess is not None:
-            solver.setSolution(len(whole), whole, guess)
+            solver.setSolution(len(whole), whole.astype(np.int32), guess)
         News(num_columns, limits.gap, self.tolerance(), limits.seconds, heard).run(solver)
         info = solver.getInfo()
         found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible

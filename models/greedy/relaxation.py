@@ -21,7 +21,7 @@ from allocator.models.greedy.news import FloatArray, WholeAnswer
 from allocator.models.greedy.places import Counts, Places
 from allocator.models.greedy.spread import least_spread
 from allocator.models.greedy.steps import steps_of
-from allocator.topology.layout import IntArray
+from allocator.topology.layout import BoolArray, IntArray
 
 COST_UNIT = 3.6e6
 """1/1000 GPU-seconds in one unit of the objective: GPU-hours keep coefficients near one."""
@@ -126,13 +126,14 @@ class Relaxation:
         heard: Heard = lambda choices, bound: False,
         *,
         fixed: Fixed = MappingProxyType({}),
+        whole: BoolArray | None = None,
         nodes: int = MOST_NODES,
     ) -> tuple[FloatArray | None, float]:
         """Whole choices instead of fractions: the best that is found, None if nothing is, and a bound on every decision.
 
         `gap` and the bound are in 1/1000 GPU-second, `guess` is a decision to begin with. It is a bound as that of `bound`, on
-        decisions with these choices if some are fixed. `heard` is told the same of all that is found on the way, and may
-        end it.
+        decisions with these choices if some are fixed. With `whole`, shape (num_choices,), other choices may stay fractions.
+        `heard` is told the same of all that is found on the way, and may end it.
         """
 
         def told(answer: WholeAnswer) -> tuple[FloatArray | None, float]:
@@ -141,8 +142,14 @@ class Relaxation:
         self.build()
         self._fix(fixed)
         constant, limits = self._constant - self._broken, WholeLimits(seconds, gap / COST_UNIT, seed, nodes)
-        guessed = None if guess is None else np.concatenate([self.choices_of(guess), self._counts.whole_of(guess)])
-        return told(self._rows.solve_whole(self.num_choices, limits, guessed, lambda answer: heard(*told(answer))))
+        columns = self._rows.whole
+        own = np.ones(len(columns), dtype=np.bool_)
+        if whole is not None:
+            own[: self.num_choices] = whole
+        guessed = None if guess is None else np.concatenate([self.choices_of(guess), self._counts.whole_of(guess)])[own]
+        return told(
+            self._rows.solve_whole(self.num_choices, columns[own], limits, guessed, lambda answer: heard(*told(answer)))
+        )
 
     @property
     def _broken(self) -> int:

@@ -85,7 +85,10 @@ def test_better_decisions_are_found_and_told() -> None:
     told: list[EngineResult] = []
     relaxation = Relaxation(problem(), merged=False)
     known = bound._Known(problem(), 0.001 * 1000 * problem().step_gpus, guess(), told.append)
-    bound._look_nearby(problem(), relaxation, known, 0, time.monotonic() + LIMIT)
+    linear = Relaxation(problem(), merged=False)
+    assert linear.solve({}) is not None
+    known.hear(None, linear.bound())
+    bound._look_nearby(problem(), relaxation, linear, known, 0, time.monotonic() + LIMIT)
     assert known.best is not None
     assert known.value == value_of(problem(), known.best)
     assert known.bound is not None

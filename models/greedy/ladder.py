@@ -1,0 +1,114 @@
+"""A decision from the large choices down: these are whole numbers first, while all that is small may be fractions.
+
+A few large choices make nearly all of the difference between the linear relaxation and the optimum. With whole numbers for them
+alone HiGHS finds them in a fraction of the time that it takes for all; what is small follows, pool by pool.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from allocator.epoch.problem import EpochProblem
+from allocator.epoch.solution import EpochSolution
+from allocator.models.greedy.news import FloatArray
+from allocator.models.greedy.relaxation import INTEGRAL, Relaxation
+from allocator.topology.layout import BoolArray
+
+LITTLE = 5e-4
+"""Share of the cluster's time: what it costs the linear relaxation more than that to have otherwise stays as it has it."""
+
+LITTLE_AT_SIZE = 1e-6
+"""The same beyond `MANY_COLUMNS`, of the pool that is searched: there all that is whole in the others stays too."""
+
+MANY_COLUMNS = 50_000
+"""Columns of 50,000 to 100,000 GPUs."""
+
+LARGE_SHARE = 0.6
+"""What the search for the large choices gets of the time; the small ones of each pool get as much as those of any other."""
+
+NODES = 500
+"""Nodes of one search, so that it depends on the clock only where time is short."""
+
+
+def large_ones(problem: EpochProblem, most: int) -> BoolArray:
+    """The largest choices, at most so many but all of one size or none, shape (num_choices,)."""
+    gpus = np.concatenate([problem.offers.gpus, problem.victims.gpus, problem.promotions.gpus])
+    size, count = np.unique(gpus, return_counts=True)
+    few = np.cumsum(count[::-1])[::-1] <= most
+    return gpus >= size[few].min() if few.any() else np.zeros(len(gpus), dtype=np.bool_)
+
+
+class Ladder:
+    """Searches one step after the other.
+
+    Parameters
+    ----------
+    relaxation, linear
+        The same model twice: one is searched, the other solved with fractions.
+    gap
+        Distance of value and bound to which is searched, in 1/1000 GPU-second.
+    deadline
+        When to end, by `time.monotonic`.
+    """
+
+    def __init__(
+        self, problem: EpochProblem, relaxation: Relaxation, linear: Relaxation, gap: float, seed: int, deadline: float
+    ) -> None:
+        self._relaxation, self._linear = relaxation, linear
+        self._gap, self._seed, self._deadline = gap, seed, deadline
+        self._pool = np.concatenate([problem.offers.pool, problem.victims.pool, problem.promotions.pool])
+        self._many = linear.num_columns > MANY_COLUMNS
+        self._little = (LITTLE_AT_SIZE if self._many else LITTLE) * 1000 * problem.step_gpus
+
+    def cheap(self, whole: BoolArray, cost: float) -> bool:
+        """Whether to round the large choices of the linear relaxation costs it no more than that: then they can wait."""
+        found = self._linear.solve({})
+        rounded = None if found is None else self._linear.solve(_values(found.chosen, whole))
+        return found is not None and rounded is not None and rounded.value - found.value <= cost
+
+    def large(self, whole: BoolArray, guess: EpochSolution, heard: Callable[[float], bool]) -> FloatArray | None:
+        """An optimum in which the large choices alone are whole numbers; None if none was found.
+
+        `heard` is told each bound on all decisions, and ends the search by saying that it is enough.
+        """
+        choices, bound = self._relaxation.solve_whole(
+            LARGE_SHARE * self._left, self._gap, self._seed, guess, lambda _, bound: heard(bound), whole=whole, nodes=NODES
+        )
+        heard(bound)
+        return choices
+
+    def small(self, whole: BoolArray, choices: FloatArray | None) -> FloatArray | None:
+        """Whole choices, pool by pool, while the other pools may have fractions; None if none were found.
+
+        The large ones, `whole`, are as in `choices`, if these are given. What the linear relaxation chooses clearly beside
+        them stays.
+        """
+        decided = {} if choices is None else _values(choices, whole)
+        pools = np.unique(self._pool).tolist()
+        for number, pool in enumerate(pools):
+            found = self._linear.solve(decided)
+            if found is None:
+                return None
+            own, seconds = self._pool == pool, self._left / (len(pools) - number)
+            clear = np.abs(self._linear.reduced_costs()) > self._little
+            if self._many:
+                clear |= ~own
+            stays = clear & (np.abs(found.chosen - np.round(found.chosen)) < INTEGRAL)
+            fixed = _values(found.chosen, stays) | decided
+            choices, _ = self._relaxation.solve_whole(seconds, self._gap, self._seed, fixed=fixed, whole=own, nodes=NODES)
+            if choices is None:
+                return None
+            decided |= _values(choices, own)
+        return choices
+
+    @property
+    def _left(self) -> float:
+        return self._deadline - time.monotonic()
+
+
+def _values(chosen: FloatArray, stays: BoolArray) -> dict[int, int]:
+    which = np.flatnonzero(stays)
+    return dict(zip(which.tolist(), np.round(chosen[which]).astype(np.int64).tolist(), strict=True))
