@@ -23,11 +23,17 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`seconds` of wall clock; `gap` in 1/1000 GPU-second at which to stop; `seed` of the solver."""
+    """`seconds` of wall clock; `gap` in 1/1000 GPU-second at which to stop; `seed` of the solver.
+
+    The optimum is known to lie between `lower` and `upper`, values relative to keep in 1/1000 GPU-second (None: not known).
+    `upper` is that of a decision that keeps all rules.
+    """
 
     seconds: float
     gap: int = 0
     seed: int = 0
+    lower: int | None = None
+    upper: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,8 @@ def solve_in_rounds(
             return result
         report(result)
         claims, displaced = claims + more, displaced + wrong
-        again = solve_once(with_own_shapes(problem, displaced), replace(limits, seconds=left), claims, displaced)
+        limits = replace(limits, seconds=left, lower=_tighter(limits.lower, result.bound))
+        again = solve_once(with_own_shapes(problem, displaced), limits, claims, displaced)
         if again.solution is None:
             return replace(result, bound=_tighter(result.bound, again.bound))
         result = replace(again, bound=_tighter(result.bound, again.bound))

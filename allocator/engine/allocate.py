@@ -118,7 +118,7 @@ def _allocate(
     enough = round(gap * problem.step_gpus * 1000)
     call = _Call(ent, problem, clock, digest, seed, enough, annotate if explain else annotate_marked)
     answers = first_answer(problem, clock)
-    improve(answers, engine, clock, enough, seed, lambda: call.prepare(answers))
+    improve(answers, engine, clock, enough, seed, lambda: call.prepare(answers), lambda: call.worth(answers))
     decision = call.finish(answers)
     if engine != "greedy":
         shared_process().warm()  # the next call must not wait for a child that takes longer to start than that call may take
@@ -163,6 +163,10 @@ class _Call:
         self._verify(decision)
         self._explain(plan, decision)
         return LEAST_RESERVE + RESERVE * (self._clock.elapsed - begun)
+
+    def worth(self, answers: Answers) -> int:
+        """The value of the best answer so far after the last pass, relative to keep."""
+        return next(self._by_score(answers))[2].total - self._keep_score
 
     def finish(self, answers: Answers) -> Decision:
         """The best answer that the verifier accepts; what it refuses is reported, and the next rung answers."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 
 from allocator.engine.clock import Clock
 from allocator.epoch import EpochProblem, EpochSolution
-from allocator.epoch.afterthoughts import misplaced, overlooked
 from allocator.epoch.solution import value_of
 from allocator.models.greedy import solver as greedy
 from allocator.models.greedy.bound import pays, placing_is_hard
@@ -57,13 +56,24 @@ class Answers:
         if result.note or result.status in (Status.INFEASIBLE, Status.INVALID):
             self.notes.append(f"{result.engine}: {result.note or result.status.value}")
 
-    def closed(self, gap: int) -> bool:
-        """Whether some value is proven up to the gap, by an answer that the last pass need not mend at a price."""
-        bound = max((result.bound for result in self.results if result.bound is not None), default=None)
+    @property
+    def bound(self) -> int | None:
+        """The tightest bound."""
+        return max((result.bound for result in self.results if result.bound is not None), default=None)
+
+    def closed(self, gap: int, worth: Callable[[], int]) -> bool:
+        """Whether some value is proven up to the gap, and so is what the best answer is worth once it keeps all rules."""
+        bound = self.bound
         if bound is None:
             return False
-        near = (r.solution for r in self.results if r.value is not None and 0 <= r.value - bound <= gap)
-        return any(s is not None and not (overlooked(self.problem, s) or misplaced(self.problem, s)) for s in near)
+        near = any(r.value is not None and 0 <= r.value - bound <= gap for r in self.results)
+        return near and worth() - bound <= gap
+
+    @property
+    def settled(self) -> bool:
+        """Whether an exact engine has proven its answer: all state the same rules, so that no other proves more."""
+        ended = (r for r in self.results if r.status is Status.OPTIMAL and r.bound is not None)
+        return any(result.engine in EXACT_ENGINES for result in ended)
 
 
 def first_answer(problem: EpochProblem, clock: Clock) -> Answers:
@@ -78,7 +88,9 @@ def first_answer(problem: EpochProblem, clock: Clock) -> Answers:
     return answers
 
 
-def improve(answers: Answers, engine: str, clock: Clock, gap: int, seed: int, prepare: Callable[[], float]) -> None:
+def improve(
+    answers: Answers, engine: str, clock: Clock, gap: int, seed: int, prepare: Callable[[], float], worth: Callable[[], int]
+) -> None:
     """Ask the exact engines that `engine` names, one after another, until one closes the gap or the time is over.
 
     Parameters
@@ -88,10 +100,12 @@ def improve(answers: Answers, engine: str, clock: Clock, gap: int, seed: int, pr
     prepare
         Gets the answer so far ready, while the first engine solves where there is time enough; returns the seconds that getting
         an answer ready takes, which are left for the best one at the end.
+    worth
+        The value of the best answer so far once it keeps all rules.
     """
     reserve: float | None = None
     for name in _exact(engine, answers.problem):
-        if answers.closed(gap):
+        if answers.settled or answers.closed(gap, worth):
             break
         if reserve is None and clock.left < clock.elapsed:
             reserve = prepare()  # it may take all that is left, so that nobody is asked meanwhile
@@ -101,7 +115,8 @@ def improve(answers: Answers, engine: str, clock: Clock, gap: int, seed: int, pr
         if seconds < LEAST_SECONDS:
             answers.notes.append(f"{name}: no time left")
             continue
-        limits, others = Limits(seconds * CHILD_SHARE, gap, seed), clock.left - seconds
+        known = (None, None) if name == BOUND else (answers.bound, worth())
+        limits, others = Limits(seconds * CHILD_SHARE, gap, seed, *known), clock.left - seconds
         with clock.step(name), shared_process().solving(name, answers.problem, limits, answers.best.solution) as answer:
             if reserve is None:
                 reserve = prepare()

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,7 +24,7 @@ def overlooked(problem: EpochProblem, solution: EpochSolution) -> list[int]:
     started[problem.offers.work[sorted(solution.starts)]] = True
     waiting = [j for j in claimants(problem) if not started[problem.offers.work[j]]]
     sizes = {int(problem.shapes.need[GPUS, problem.offers.shape[j]]) for j in waiting}
-    room = {need: _room_beside(problem, solution, *gives_way(problem, need)) for need in sizes}
+    room = {need: _room_beside(problem, solution, gives_way(problem, need)) for need in sizes}
     return [j for j in waiting if _funded(problem, solution, j) and _fits(problem, room, j)]
 
 
@@ -58,18 +59,55 @@ def _lane_is_tight(problem: EpochProblem, pool: int) -> bool:
     return int(offers.gpus[offers.express & (offers.pool == pool)].sum()) > int(problem.express_room[pool])
 
 
-def gives_way(problem: EpochProblem, need: int) -> tuple[BoolArray, BoolArray]:
-    """Unallocated work that a unit of `need` GPUs may displace whatever happens: victims, and shapes of offers.
+@dataclass(frozen=True, slots=True)
+class GivesWay:
+    """Unallocated work that may be displaced from nodes.
 
-    It lies on one node and has at most one GPU more than the unit, so that its stop never idles more than the unit uses.
-    Larger work may have to give way too, depending on what would idle: no engine states that.
+    `entries` are those of `holdings`, shape (num_entries,); `units` of some shapes that start, shape (num_shapes, num_nodes).
     """
-    victims, offers = problem.victims, problem.offers
-    alone = np.array([len(nodes) == 1 for nodes in victims.nodes], dtype=np.bool_)
-    large = ~offers.charged & ((offers.units > 1) | (offers.gpus > need + 1))
-    shapes = ~problem.shapes.charged
-    shapes[offers.shape[large]] = False
-    return ~victims.charged & alone & (victims.gpus <= need + 1), shapes
+
+    entries: BoolArray
+    units: BoolArray
+
+    def on(self, problem: EpochProblem, node: int) -> set[int]:
+        """The victims that give way on a node."""
+        held = holdings(problem.victims)
+        return set(held.victim[self.entries & (held.node == node)].tolist())
+
+
+def unallocated(problem: EpochProblem) -> GivesWay:
+    """All unallocated work."""
+    held, shapes = holdings(problem.victims), problem.shapes
+    units = np.broadcast_to(~shapes.charged[:, None], shapes.open_to.shape)
+    return GivesWay(~problem.victims.charged[held.victim], units)
+
+
+def gives_way(problem: EpochProblem, need: int) -> GivesWay:
+    """What a unit of `need` GPUs may displace whatever happens.
+
+    What else has to give way depends on what would idle: no engine states that.
+    """
+    victims, offers, shapes, held = problem.victims, problem.offers, problem.shapes, holdings(problem.victims)
+    most = problem.free.copy()
+    held.add_to(most)
+    entries = _never_idles_more(need, victims.gpus[held.victim], held.need[GPUS], most[GPUS, held.node])
+    size = np.zeros(len(shapes.pool), dtype=np.int64)
+    np.maximum.at(size, offers.shape, offers.gpus)
+    units = _never_idles_more(need, size[:, None], shapes.need[GPUS][:, None], most[GPUS])
+    return GivesWay(entries & ~victims.charged[held.victim], units & ~shapes.charged[:, None])
+
+
+def _never_idles_more(need: int, size: IntArray, here: IntArray, room: IntArray) -> BoolArray:
+    """Whether the stop of work that holds `size` GPUs, `here` of them on a node, never idles more there than a unit uses.
+
+    Where f GPUs are free beside work that makes the room by itself, f + size - need idle; f is less than `need`, and at most
+    what the work leaves of the `room` that there can ever be. Two stops are needed only where neither is enough: what lies
+    nowhere else idles no more then either.
+    """
+    alone = size == here
+    return np.asarray(
+        alone & (size <= need + 1) | (alone | (here >= need)) & (size - here + np.maximum(room, here) <= 2 * need)
+    )
 
 
 def _funded(problem: EpochProblem, solution: EpochSolution, j: int) -> bool:
@@ -83,17 +121,20 @@ def _funded(problem: EpochProblem, solution: EpochSolution, j: int) -> bool:
     return True
 
 
-def _room_beside(problem: EpochProblem, solution: EpochSolution, yields: BoolArray, shapes: BoolArray) -> IntArray:
-    """What is left on each node if the given victims and shapes gave way, and all the rest stayed, shape (3, num_nodes)."""
-    free = problem.free.copy()
-    gone = yields.copy()
-    promoted = problem.promotions.victim[list(solution.promotions)]
-    gone[promoted[promoted >= 0]] = False
-    gone[list(solution.stops)] = True
-    held = holdings(problem.victims)
-    held.add_to(free, gone[held.victim])
-    firm = {j: placement for j, placement in solution.starts.items() if not shapes[problem.offers.shape[j]]}
-    return free - use_of_starts(problem, firm)
+def _room_beside(problem: EpochProblem, solution: EpochSolution, yields: GivesWay) -> IntArray:
+    """What is left on each node if what yields gave way, and all the rest stayed, shape (3, num_nodes)."""
+    free, held = problem.free.copy(), holdings(problem.victims)
+    promoted, stopped = np.zeros((2, len(problem.victims.work)), dtype=np.bool_)
+    firm = problem.promotions.victim[list(solution.promotions)]
+    promoted[firm[firm >= 0]] = True
+    stopped[list(solution.stops)] = True
+    held.add_to(free, yields.entries & ~promoted[held.victim] | stopped[held.victim])
+    shape = problem.offers.shape
+    starts = {
+        j: {node: units for node, units in placement.items() if not yields.units[shape[j], node]}
+        for j, placement in solution.starts.items()
+    }
+    return free - use_of_starts(problem, starts)
 
 
 def _fits(problem: EpochProblem, rooms: Mapping[int, IntArray], j: int) -> bool:
@@ -110,7 +151,7 @@ def misplaced(problem: EpochProblem, solution: EpochSolution) -> list[int]:
     stopped = [r for r in sorted(solution.stops) if problem.victims.charged[r]]
     if not stopped:
         return []
-    room = _room_beside(problem, solution, ~problem.victims.charged, ~problem.shapes.charged)
+    room = _room_beside(problem, solution, unallocated(problem))
     moved = {int(problem.offers.victim[j]): j for j in solution.starts}
     limited = {r for row in problem.limits for r in row.victims.tolist()} - moved.keys()
     short = lack_room(problem.victims, room)

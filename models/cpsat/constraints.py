@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from ortools.sat.python import cp_model
 
-from allocator.epoch.afterthoughts import gives_way
+from allocator.epoch.afterthoughts import GivesWay, gives_way
 from allocator.epoch.problem import EpochProblem, LimitRow, own_shapes, restarts_of
 from allocator.models.cpsat.variables import Linear, Variables, constant, total
 from allocator.models.queries import by_value, most_units, twin_rows
@@ -28,6 +28,7 @@ class Constraints:
         self._claims, self._displaced = claims, displaced
         self._shortage: dict[tuple[int, int], cp_model.IntVar] = {}
         self._room: dict[int, dict[int, cp_model.IntVar]] = {}
+        self._yielding: dict[int, GivesWay] = {}
         self._restarts, self._own_shapes = restarts_of(problem.offers), own_shapes(problem.offers)
         self._promotion_of = {int(r): u for u, r in enumerate(problem.promotions.victim) if r >= 0}
 
@@ -316,6 +317,11 @@ class Constraints:
             self._room[shape] = {int(k): self._class_room(shape, int(k), int(most[k])) for k in np.flatnonzero(most)}
         return self._room[shape]
 
+    def _gives_way(self, need: int) -> GivesWay:
+        if need not in self._yielding:
+            self._yielding[need] = gives_way(self._problem, need)
+        return self._yielding[need]
+
     def _class_room(self, shape: int, k: int, most: int) -> cp_model.IntVar:
         problem, variables = self._problem, self._variables
         need, free, size = (
@@ -323,12 +329,13 @@ class Constraints:
             int(problem.classes.free[GPUS, k]),
             int(problem.classes.size[k]),
         )
-        yields, light = gives_way(problem, need)
+        node, yielding = int(problem.classes.nodes[k][0]), self._gives_way(need)
+        yields = yielding.on(problem, node)
         room = variables.integer(0, most, None)
-        units, firm = variables.units_on(k, [s for s in variables.shapes_on(k) if not light[s]])
+        units, firm = variables.units_on(k, [s for s in variables.shapes_on(k) if not yielding.units[s, node]])
         sizes = [int(problem.shapes.need[GPUS, s]) for s in firm]
-        leaving = [(r, own[GPUS]) for r, own in problem.classes.residents[k] if yields[r]]
-        stays = [(r, own[GPUS]) for r, own in problem.classes.residents[k] if not yields[r]]
+        leaving = [(r, own[GPUS]) for r, own in problem.classes.residents[k] if r in yields]
+        stays = [(r, own[GPUS]) for r, own in problem.classes.residents[k] if r not in yields]
         leaves = free + sum(gpus for _, gpus in leaving)
         if size == 1:
             freed = total([variables.stop[r] for r, _ in stays], [gpus for _, gpus in stays]) - self._promoted(leaving)
@@ -339,4 +346,7 @@ class Constraints:
         for r, gpus in stays:
             whole = whole + size * ((leaves + gpus) // need - leaves // need) * variables.stop[r]
         self._model.add(room >= whole - total(units, [-(-own // need) for own in sizes]))
+        # So does each unit that gives way: what it takes has room for as many, wherever it lies.
+        units, light = variables.units_on(k, [s for s in variables.shapes_on(k) if yielding.units[s, node]])
+        self._model.add(room >= total(units, [int(problem.shapes.need[GPUS, s]) // need for s in light]))
         return room

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -27,6 +29,9 @@ _STATUS = {
     cp_model.INFEASIBLE: Status.INFEASIBLE,
     cp_model.MODEL_INVALID: Status.INVALID,
 }
+
+UNBOUNDED = 1 << 60
+"""Beyond all values of the objective."""
 
 DETERMINISTIC_RATE = 1.0
 """Deterministic time units allowed per second of the limit; generous, so that the wall clock is only a backstop."""
@@ -52,7 +57,8 @@ def solve(problem: EpochProblem, limits: Limits, guess: EpochSolution | None = N
     The guess tells which afterthoughts to begin with. It is no hint: measured, hints make this model slower, and the
     portfolio keeps the better of the two answers. Of the answers on the way only those are reported that are better.
     """
-    floor = math.inf if guess is None else value_of(problem, guess)
+    known = limits.upper if guess is None or limits.upper is not None else value_of(problem, guess)
+    floor = math.inf if known is None else known
 
     def once(problem: EpochProblem, limits: Limits, claims: Sequence[int], displaced: Sequence[int]) -> EngineResult:
         return _solve_once(problem, limits, claims, displaced, floor, report)
@@ -90,7 +96,11 @@ def _solve_once(
     floor: float,
     report: Report,
 ) -> EngineResult:
-    """One worker: strong with the linear relaxation, and deterministic."""
+    """One worker: strong with the linear relaxation, and deterministic.
+
+    It looks for values only where the optimum is known to lie, and everywhere if there is none.
+    """
+    begun = time.monotonic()
     model, variables = build(problem, None, claims, displaced)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
@@ -101,7 +111,11 @@ def _solve_once(
     solver.parameters.max_deterministic_time = max(0.001, limits.seconds * DETERMINISTIC_RATE)
     solver.parameters.absolute_gap_limit = float(max(limits.gap, 0))
     solver.best_bound_callback = partial(_report_bound, report)
+    narrowed = _narrow(model, limits)
     status = _STATUS[solver.solve(model, _Answers(problem, variables, floor, report))]
+    if narrowed and status is Status.INFEASIBLE:
+        left = limits.seconds - (time.monotonic() - begun)
+        return _solve_once(problem, replace(limits, seconds=left, lower=None, upper=None), claims, displaced, floor, report)
     if status is Status.OPTIMAL or status is Status.FEASIBLE:
         solution = _read(problem, variables, solver)
         # Short of an optimum, what only measures (steps, broken nodes) may stand higher than it has to. With a gap CP-SAT calls
@@ -111,6 +125,17 @@ def _solve_once(
         return EngineResult(NAME, status, solution, value, _bound(solver))
     # Before the search begins the solver's bound is 0 whatever the objective: a 0 without an answer proves nothing.
     return EngineResult(NAME, status, None, None, (_bound(solver) or None) if status is Status.UNKNOWN else None)
+
+
+def _narrow(model: cp_model.CpModel, limits: Limits) -> bool:
+    """Leave only values between which the optimum is known to lie; whether any were taken away."""
+    lower = -UNBOUNDED if limits.lower is None else limits.lower
+    upper = UNBOUNDED if limits.upper is None else limits.upper
+    if lower > upper or (limits.lower is None and limits.upper is None):
+        return False
+    constant = round(model.proto.objective.offset)  # a domain is one of the sum of all terms but this
+    model.proto.objective.domain.extend([lower - constant, upper - constant])
+    return True
 
 
 def _bound(solver: cp_model.CpSolver) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 import pulp
 from pulp import LpAffineExpression as Linear
 
-from allocator.epoch.afterthoughts import gives_way
+from allocator.epoch.afterthoughts import GivesWay, gives_way
 from allocator.epoch.problem import EpochProblem, LimitRow, own_shapes, restarts_of
 from allocator.models.milp.variables import Variables, range_of, total
 from allocator.models.queries import binding_resources, by_value, twin_rows
@@ -33,6 +33,7 @@ class Constraints:
         self._claims, self._displaced = claims, displaced
         self._shortage: dict[tuple[int, int], pulp.LpVariable] = {}
         self._room: dict[int, dict[int, pulp.LpVariable]] = {}
+        self._yielding: dict[int, GivesWay] = {}
         self._restarts, self._own_shapes = restarts_of(problem.offers), own_shapes(problem.offers)
         self._promotion_of = {int(r): u for u, r in enumerate(problem.promotions.victim) if r >= 0}
 
@@ -346,15 +347,21 @@ class Constraints:
             self._room[shape] = {int(k): self._class_room(shape, int(k), int(most[k])) for k in np.flatnonzero(most)}
         return self._room[shape]
 
+    def _gives_way(self, need: int) -> GivesWay:
+        if need not in self._yielding:
+            self._yielding[need] = gives_way(self._problem, need)
+        return self._yielding[need]
+
     def _class_room(self, shape: int, k: int, most: int) -> pulp.LpVariable:
         problem, variables = self._problem, self._variables
         need, size = int(problem.shapes.need[GPUS, shape]), int(problem.classes.size[k])
-        yields, light = gives_way(problem, need)
+        node, yielding = int(problem.classes.nodes[k][0]), self._gives_way(need)
+        yields = yielding.on(problem, node)
         room = variables.integer(most)
-        units, firm = variables.units_on(k, [s for s in variables.shapes_on(k) if not light[s]])
+        units, firm = variables.units_on(k, [s for s in variables.shapes_on(k) if not yielding.units[s, node]])
         sizes = [int(problem.shapes.need[GPUS, s]) for s in firm]
-        leaving = [(r, own[GPUS]) for r, own in problem.classes.residents[k] if yields[r]]
-        stays = [(r, own[GPUS]) for r, own in problem.classes.residents[k] if not yields[r]]
+        leaving = [(r, own[GPUS]) for r, own in problem.classes.residents[k] if r in yields]
+        stays = [(r, own[GPUS]) for r, own in problem.classes.residents[k] if r not in yields]
         leaves = int(problem.classes.free[GPUS, k]) + sum(gpus for _, gpus in leaving)
         stops = [variables.stop[r] for r, _ in stays]
         if size == 1:
@@ -365,6 +372,9 @@ class Constraints:
         whole = total(stops, [size * ((leaves + gpus) // need - leaves // need) for _, gpus in stays])
         whole = whole - self._promoted([(r, size * -(-gpus // need)) for r, gpus in leaving])
         self._add(room - whole + total(units, [-(-own // need) for own in sizes]) >= size * (leaves // need))
+        # So does each unit that gives way: what it takes has room for as many, wherever it lies.
+        units, light = variables.units_on(k, [s for s in variables.shapes_on(k) if yielding.units[s, node]])
+        self._add(room - total(units, [int(problem.shapes.need[GPUS, s]) // need for s in light]) >= 0)
         return room
 
 

@@ -357,6 +357,40 @@ def test_unallocated_last_unless_much_would_idle() -> None:
     assert claim.value(claims=["owed"]) == 0
 
 
+@pytest.mark.parametrize(("owed", "places", "gives_way"), [
+    (4, {"n1": 1}, True), (3, {"n1": 1}, False), (8, {"n1": 1, "n2": 1}, True), (4, {"n1": 1, "n2": 1}, False),
+    (8, {"n1": 1, "n2": 1, "n3": 1}, False),
+])  # fmt: skip
+def test_unallocated_last_where_no_more_can_idle_than_starts(owed: int, places: dict[str, int], gives_way: bool) -> None:
+    """Where 8 GPUs of each node stop, 4 idle for the sake of 4, and 8 for the sake of 8; nobody idles 5 for 3, or 12 for 4."""
+    works = [running("free", "a", places, 8 * len(places), charged=False, min_runtime=0), job("owed", "b", owed)]
+    claim = epoch(nodes(len(places)), AB, works)
+    assert claim.ent.works.entitled[list(claim.problem.names).index("owed")]
+    assert (claim.value(claims=["owed"]) is None) == gives_way
+    assert claim.value(["owed"], ["free"], claims=["owed"]) == (8 * len(places) - owed) * GPU
+
+
+@pytest.mark.parametrize(("owed", "others", "gives_way"), [(8, [1, 1], True), (4, [8], True), (2, [8], False)])
+def test_unallocated_last_holds_for_starts_on_any_of_several_nodes(owed: int, others: list[int], gives_way: bool) -> None:
+    """Charged starts may take a place on both nodes, but `free` has one to itself, and that is the place of `owed`."""
+    paid = [job(f"paid{i}", "a", gpus) for i, gpus in enumerate(others)]
+    claim = epoch(nodes(2), AB, [*paid, job("free", "a", min_runtime=0), job("owed", "b", owed)])
+    assert len(claim.problem.classes.size) == 1
+    assert claim.ent.works.entitled[list(claim.problem.names).index("owed")]
+    starts, value = ["free:free", *(work.id for work in paid)], -(8 + sum(others)) * GPU
+    assert claim.value(starts) == value
+    assert claim.value(starts, claims=["owed"]) == (None if gives_way else value)
+
+
+@pytest.mark.parametrize("known", [(None, None), (None, 0), (-8, 0), (-8, -8), (None, -9), (-10, -9), (-7, -9)])
+def test_what_is_known_of_the_optimum_changes_no_answer(known: tuple[int | None, int | None]) -> None:
+    """Not even where no value lies: then it is forgotten."""
+    lower, upper = (None if value is None else value * GPU for value in known)
+    queue = epoch(nodes(1), AB, [job("one"), job("two", "b", 4)])
+    found = cpsat.solve(queue.problem, Limits(60.0, lower=lower, upper=upper))
+    assert (found.status, found.value, found.bound) == (Status.OPTIMAL, -8 * GPU, -8 * GPU)
+
+
 def test_lost_work() -> None:
     """`old` does not resume: a stop loses 600 s and 60 s of restart on 8 GPUs, 5,280 GPU-seconds; the second time twice."""
     for preempted, lost in ((0, 5_280_000), (1, 10_560_000)):

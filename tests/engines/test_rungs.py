@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 
@@ -443,7 +444,42 @@ def test_where_little_is_left_nobody_is_asked_before_the_answer_is_ready(reserve
         assert not shared_process()._lock.locked(), "nobody solves meanwhile"
         return reserve
 
-    portfolio.improve(answers, EXACT_ENGINES[0], clock, 0, 0, prepare)
+    portfolio.improve(answers, EXACT_ENGINES[0], clock, 0, 0, prepare, lambda: 0)
     assert ready == [True]
     assert [result.status for result in answers.results] == ([] if reserve else [Status.OPTIMAL])
     assert answers.notes == ([f"{EXACT_ENGINES[0]}: no time left"] if reserve else [])
+
+
+@pytest.mark.parametrize("engine", ["portfolio", *EXACT_ENGINES])
+@pytest.mark.parametrize(("owed", "on"), [(4, 1), (5, 1), (8, 1), (8, 2)])
+def test_what_gives_way_to_less_than_it_holds_is_part_of_the_optimum(engine: str, owed: int, on: int) -> None:
+    """Only idle GPUs cost, so that `free` would stay if nobody asked for its place: where that is mended, nothing is proven."""
+    free = running("free", "a", {f"n{i + 1}": 1 for i in range(on)}, 8 * on, charged=False, min_runtime=0)
+    idle = weights(unfairness=0, express=0, lost_work=0, order=0, spread=0, fragmentation=0)
+    snap = snapshot(nodes(on), [budget("a"), budget("b")], [free, job("owed", "b", owed)], weights=idle)
+    decision = allocate(snap, engine=engine, time_limit=LIMIT)
+    assert [row.workload for row in decision.preemptions] == ["free"]
+    assert (decision.solver.status, decision.solver.gap) == ("optimal", 0.0)
+
+
+@pytest.mark.parametrize(("status", "asked"), [(Status.UNKNOWN, 2), (Status.OPTIMAL, 1)])
+def test_exact_engines_are_told_what_is_known_until_one_has_proven_its_answer(
+    monkeypatch: pytest.MonkeyPatch, status: Status, asked: int
+) -> None:
+    """Even if the last pass had to mend it at a price: the other engine states the same rules."""
+    told: list[tuple[int | None, int | None]] = []
+
+    class Fake:
+        @contextmanager
+        def solving(
+            self, name: str, problem: EpochProblem, limits: Limits, guess: EpochSolution | None
+        ) -> Iterator[Callable[[float], EngineResult]]:
+            told.append((limits.lower, limits.upper))
+            found = EpochSolution() if status is Status.OPTIMAL else None
+            yield lambda deadline: EngineResult(name, status, found, None if found is None else 0, -20 if found is None else 0)
+
+    monkeypatch.setattr(portfolio, "shared_process", Fake)
+    answers = portfolio.Answers(compile_epoch(entitle(contest())))
+    answers.results.append(EngineResult("greedy", Status.FEASIBLE, EpochSolution(), 0, -50))
+    portfolio.improve(answers, "portfolio", Clock(LIMIT), 0, 0, lambda: 0.0, lambda: 7)
+    assert told == [(-50, 7), (-20, 7)][:asked]

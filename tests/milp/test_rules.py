@@ -17,6 +17,7 @@ from allocator.wire import load_decision, load_snapshot
 from tests.builders import budget, decision, job, node, nodes, running, snapshot, start, stop, used
 from tests.engines.tiny import tiny_snapshot
 from tests.milp.fixing import cpsat_value, milp_value, random_solution, solution_of
+from tests.verify.judge import broken
 
 TWINS = Path(__file__).parents[2] / "instances" / "rules"
 
@@ -212,6 +213,16 @@ def test_unallocated_last() -> None:
     assert allowed(paid, decision(paid), afterthoughts=True)
     poor = poor_a([free, job("new"), job("rival")])
     assert allowed(poor, decision(poor, [start("rival", {"n2": 1})]), afterthoughts=True)
+
+
+@pytest.mark.parametrize(("owed", "on", "gives_way"), [(4, 1, True), (3, 1, False), (8, 2, True), (4, 2, False), (8, 3, False)])
+def test_unallocated_last_where_no_more_can_idle_than_starts(owed: int, on: int, gives_way: bool) -> None:
+    """Work on whole nodes gives way to half a node if it lies on one, and to a whole one if it lies on two."""
+    free = running("free", "b", {f"n{i + 1}": 1 for i in range(on)}, 8 * on, charged=False, min_runtime=0)
+    snap = snapshot(nodes(on), AB, [free, job("new", gpus=owed)])
+    assert allowed(snap, decision(snap, [start("new", {"n1": 1})], [stop("free", "new")]), afterthoughts=True)
+    assert allowed(snap, decision(snap), afterthoughts=True) == (not gives_way)
+    assert ("unallocated_last" in broken(snap, decision(snap))) == gives_way
 
 
 @pytest.mark.parametrize("seed", range(8))
