@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache, partial
 
 import numpy as np
 from ortools.sat.python import cp_model
 
-from allocator.epoch.afterthoughts import GivesWay, gives_way
+from allocator.epoch.afterthoughts import gives_way
 from allocator.epoch.problem import EpochProblem, LimitRow, own_shapes, restarts_of
 from allocator.models.cpsat.variables import Linear, Variables, constant, total
 from allocator.models.queries import by_value, most_units, twin_rows
@@ -28,7 +29,7 @@ class Constraints:
         self._claims, self._displaced = claims, displaced
         self._shortage: dict[tuple[int, int], cp_model.IntVar] = {}
         self._room: dict[int, dict[int, cp_model.IntVar]] = {}
-        self._yielding: dict[int, GivesWay] = {}
+        self._gives_way = cache(partial(gives_way, problem))
         self._restarts, self._own_shapes = restarts_of(problem.offers), own_shapes(problem.offers)
         self._promotion_of = {int(r): u for u, r in enumerate(problem.promotions.victim) if r >= 0}
 
@@ -316,11 +317,6 @@ class Constraints:
             most = most_units(self._problem)[shape]
             self._room[shape] = {int(k): self._class_room(shape, int(k), int(most[k])) for k in np.flatnonzero(most)}
         return self._room[shape]
-
-    def _gives_way(self, need: int) -> GivesWay:
-        if need not in self._yielding:
-            self._yielding[need] = gives_way(self._problem, need)
-        return self._yielding[need]
 
     def _class_room(self, shape: int, k: int, most: int) -> cp_model.IntVar:
         problem, variables = self._problem, self._variables

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache, partial
 from math import gcd
 
 import numpy as np
 import pulp
 from pulp import LpAffineExpression as Linear
 
-from allocator.epoch.afterthoughts import GivesWay, gives_way
+from allocator.epoch.afterthoughts import gives_way
 from allocator.epoch.problem import EpochProblem, LimitRow, own_shapes, restarts_of
 from allocator.models.milp.variables import Variables, range_of, total
 from allocator.models.queries import binding_resources, by_value, twin_rows
@@ -33,7 +34,7 @@ class Constraints:
         self._claims, self._displaced = claims, displaced
         self._shortage: dict[tuple[int, int], pulp.LpVariable] = {}
         self._room: dict[int, dict[int, pulp.LpVariable]] = {}
-        self._yielding: dict[int, GivesWay] = {}
+        self._gives_way = cache(partial(gives_way, problem))
         self._restarts, self._own_shapes = restarts_of(problem.offers), own_shapes(problem.offers)
         self._promotion_of = {int(r): u for u, r in enumerate(problem.promotions.victim) if r >= 0}
 
@@ -346,11 +347,6 @@ class Constraints:
             most = self._variables.most(shape)
             self._room[shape] = {int(k): self._class_room(shape, int(k), int(most[k])) for k in np.flatnonzero(most)}
         return self._room[shape]
-
-    def _gives_way(self, need: int) -> GivesWay:
-        if need not in self._yielding:
-            self._yielding[need] = gives_way(self._problem, need)
-        return self._yielding[need]
 
     def _class_room(self, shape: int, k: int, most: int) -> pulp.LpVariable:
         problem, variables = self._problem, self._variables
