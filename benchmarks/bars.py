@@ -17,9 +17,9 @@ from typing import Literal
 from allocator.bench import Case, Catalogue, Run, register, run_cases
 from allocator.bench.documents import Doc, Name, Positive, read_toml
 from allocator.bench.machine import machine_facts
-from allocator.bench.report import write_report
+from allocator.bench.report import read_page, write_report
 from allocator.bench.table import facts_line, markdown_table, run_line
-from allocator.domain import Decision, Snapshot
+from allocator.domain import Decision, Snapshot, SnapshotError
 from allocator.engine import allocate
 from allocator.models.process import shared_process
 from benchmarks.naive import solve_naive
@@ -80,9 +80,9 @@ def main(arguments: Sequence[str]) -> int:
     if not options.only or MARK_NAIVE in options.only:
         rows.append(_naive_row(doc.naive, Catalogue.open(), options.seeds))
     lines = [*markdown_table(HEAD, rows), "", f"Seeds {', '.join(map(str, options.seeds))}. {_measured()}"]
+    sys.stdout.write("\n".join(lines) + "\n")
     if options.report is not None:
         write_report(options.report, MARK, "\n".join(lines))
-    sys.stdout.write("\n".join(lines) + "\n")
     return 1 if wrong else 0
 
 
@@ -94,7 +94,13 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", metavar="NAME", help="bars by name; `naive` is the naive formulation")
     parser.add_argument("--seeds", type=seeds_of, default=[1, 2, 3, 4, 5], help="1-5 or 1,3,7")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write the table between the marks of a page")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.report is not None:
+        try:
+            read_page(options.report, MARK)
+        except SnapshotError as error:
+            parser.error(str(error))
+    return options
 
 
 def seeds_of(text: str) -> list[int]:

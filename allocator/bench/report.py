@@ -28,14 +28,29 @@ def write_report(path: Path, name: str, text: str) -> None:
     SnapshotError
         If the page cannot be read or has no such marks.
     """
+    page = read_page(path, name)
+    path.write_text(_between(name).sub(lambda match: f"{match[1]}\n{text}\n\n{match[2]}", page), encoding="utf-8")
+
+
+def read_page(path: Path, name: str) -> str:
+    """The page that is to take numbers of this name: to be asked before what takes long is measured.
+
+    Raises
+    ------
+    SnapshotError
+        If it cannot be read or has no marks for them.
+    """
     try:
         page = path.read_text(encoding="utf-8")
     except OSError as error:
         raise _refusal(path, f"cannot be read ({error.strerror or error})") from error
-    mark = re.compile(rf"(<!-- bench {re.escape(name)} -->\n).*?(<!-- end -->)", re.DOTALL)
-    if not mark.search(page):
+    if not _between(name).search(page):
         raise _refusal(path, f"has no marks for {name}")
-    path.write_text(mark.sub(lambda match: f"{match[1]}\n{text}\n\n{match[2]}", page), encoding="utf-8")
+    return page
+
+
+def _between(name: str) -> re.Pattern[str]:
+    return re.compile(rf"(<!-- bench {re.escape(name)} -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def _refusal(path: Path, problem: str) -> SnapshotError:

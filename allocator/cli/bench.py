@@ -78,16 +78,19 @@ def bench(  # noqa: PLR0917  (typer reads options from the signature)
     from allocator.bench.documents import LimitsDoc, read_toml
     from allocator.bench.limits import broken, cases_of
     from allocator.bench.limits import check as judge
+    from allocator.bench.report import read_page
     from allocator.bench.runs import contradictions
     from allocator.bench.table import run_line
     from allocator.engine import ENGINES
 
     for path in (None if csv in (None, "-") else Path(csv or ""), report, record):
         check_writable(path)
-    catalogue = Catalogue.open(instances)
+    catalogue, name = Catalogue.open(instances), (names or ["smoke"])[0]
     if show:
         write_lines(_listing(catalogue))
         return
+    if report is not None:
+        read_page(report, name)
     console = _console()
     chosen = catalogue.cases(
         names or (),
@@ -103,7 +106,7 @@ def bench(  # noqa: PLR0917  (typer reads options from the signature)
     findings = judge(bars, runs) if bars else []
     own = [run for run in runs if run.case in chosen]
     _show(console, own, findings)
-    _write(own, csv, plot, report, record, (names or ["smoke"])[0])
+    _write(own, csv, plot, report, record, name)
     wrong = [run_line(run) for run in runs if run.violations and run.case.engine in ENGINES] + contradictions(runs)
     for line in wrong:
         tell("wrong", line)

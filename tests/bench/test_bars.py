@@ -65,3 +65,14 @@ def test_the_table_goes_into_the_page(
     assert text.startswith("before")
     assert text.endswith("after\n")
     assert "a tiny one" in capsys.readouterr().out
+
+
+def test_a_page_that_cannot_take_the_table_is_refused_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bars, "read_toml", lambda *_: pytest.fail("measured"))
+    for page in (tmp_path / "nought.md", tmp_path):
+        with pytest.raises(SystemExit) as ended:
+            bars.main(["--report", str(page)])
+        assert ended.value.code == 2
+        assert "give a Markdown page with" in capsys.readouterr().err

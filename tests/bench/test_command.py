@@ -104,6 +104,15 @@ def test_pages_records_and_plots(invoke: Invoke, tmp_path: Path) -> None:
     assert (tmp_path / "plots" / "time-by-size.svg").exists()
 
 
+def test_a_page_without_marks_is_refused_before_anything_is_measured(invoke: Invoke, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("no marks\n")
+    result = invoke(*QUICK, "--report", page)
+    assert result.status == 2
+    assert "has no marks for" in result.err
+    assert "greedy" not in result.err  # no line of a run
+
+
 def test_the_checkout_knows_the_naive_engine(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     with pytest.raises(SystemExit) as ended:
         own.run(["tiny/give-way", "--engine", "naive", "--csv", "-"])
