@@ -39,10 +39,10 @@ class Rounding:
         self._clearing = Clearing(problem, self.curves)
         offers = problem.offers
         need = problem.shapes.need[GPUS, offers.shape]
-        # Whole nodes before parts; of these what has to lie in one domain before what may lie anywhere; large before small; of equals charged work first: it may stand where charged work stood;
-        # then what moves: it may have no licence to wait.
-        bound = -np.where(offers.units > 1, offers.required, -1)
-        self._order = np.lexsort((np.arange(len(need)), offers.victim < 0, ~offers.charged, -offers.gpus, bound, -need))
+        # Whole nodes before parts, what has to lie in one domain before what may lie anywhere, large before small; of equals
+        # charged work first: it may stand where charged work stood; then what moves: it may have no licence to wait.
+        tied = np.where(offers.units > 1, offers.required, -1)
+        self._order = np.lexsort((np.arange(len(need)), offers.victim < 0, ~offers.charged, -offers.gpus, -tied, -need))
         self.lanes = lanes_of(problem)
         self._wants = [(self.tables.shape[members[0]], self.tables.units[members[0]]) for members in self.lanes]
 

@@ -26,6 +26,7 @@ from allocator.models.greedy.rounding import Rounding
 from allocator.models.greedy.search import Search
 from allocator.models.greedy.variables import _invert
 from allocator.models.protocol import Limits, Status
+from tests.builders import budget, job, nodes, snapshot
 from tests.engines.tiny_contract import tiny_contract
 
 CASES = [(seed, pools) for seed in range(1, 5) for pools in (1, 3)]
@@ -241,3 +242,13 @@ def test_who_lacks_room_and_what_starts_use_are_the_same_for_all_at_once_and_one
 def test_groups_by_member(groups: list[set[int]]) -> None:
     found = _invert([np.array(sorted(own), dtype=np.int64) for own in groups], 10)
     assert found == [tuple(index for index, own in enumerate(groups) if member in own) for member in range(10)]
+
+
+@pytest.mark.parametrize("tied", ["t", "T"])
+def test_what_needs_one_rack_is_placed_before_larger_work_breaks_all_of_them(tied: str) -> None:
+    # Largest first, 5 nodes of one rack of 6 would be taken and 4 of the other: 3 in one rack would find no place.
+    gangs = [job("u", gpus=40), job("v", gpus=32), job(tied, gpus=24, required="rack")]
+    problem = compile_epoch(entitle(snapshot(nodes(12, per_rack=6), [budget("a")], gangs)))
+    all_of_them = np.zeros(len(problem.offers.work) + len(problem.victims.work) + len(problem.promotions.work))
+    all_of_them[np.flatnonzero(problem.offers.charged)] = 1.0
+    assert len(Rounding(problem).carry_out(all_of_them).starts) == len(gangs)
