@@ -11,13 +11,14 @@ import numpy as np
 
 from allocator.domain import Policy, Snapshot, Workload
 from allocator.entitlement.arrange import Arrangement, arrange
+from allocator.entitlement.claim import Claims, large_gangs
 from allocator.entitlement.claimants import Claimants, read_claimants
 from allocator.entitlement.columns import Columns, read_columns
 from allocator.entitlement.contract import Contract, read_contract
 from allocator.entitlement.costs import lost_costs, order_costs
 from allocator.entitlement.curve import build_curves
 from allocator.entitlement.demand import Demand, add_up, installed_gpus, schedulable_gpus
-from allocator.entitlement.entitled import Claims, large_gangs, mark_entitled
+from allocator.entitlement.entitled import mark_entitled
 from allocator.entitlement.express import open_to
 from allocator.entitlement.facts import Facts
 from allocator.entitlement.forced import UNFORCED
@@ -282,7 +283,8 @@ def _promises(rows: Rows, found: Arrangement, prepaid: IntArray) -> IntArray:
 
 def _claims(policy: Policy, contract: Contract, places: Places, claimants: Claimants, market: Market) -> Claims:
     return Claims(
-        places=places,
+        leaf=places.leaf,
+        home=places.home,
         gpus=contract.gpus,
         counted=claimants.funded.nonzero()[0],
         express=claimants.express,

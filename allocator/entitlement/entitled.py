@@ -2,47 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
 
 from allocator.domain import Policy, Workload
+from allocator.entitlement.claim import Claims, Ledger
 from allocator.entitlement.contract import Contract
-from allocator.entitlement.places import NO_POOL, Places
 from allocator.entitlement.tree import BudgetTree, ObjectArray
 from allocator.entitlement.waterfill import MILLI
 from allocator.topology import BoolArray, IntArray
 
 NO_MARK = 0
 """`entitled_since` of a workload that has not latched."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Claims:
-    """What the question is asked about. Arrays by row have shape (num_workloads,), by vertex (num_vertices, num_pools).
-
-    `counted` are the rows that count in the demand without being charged, `gang` is True for large gangs of their pool.
-    """
-
-    places: Places
-    gpus: IntArray
-    counted: IntArray
-    express: BoolArray
-    gang: BoolArray
-    usage: IntArray
-    held: IntArray
-    owed: IntArray
-
-
-def large_gangs(gpus: IntArray, home: IntArray, installed: IntArray, policy: Policy) -> BoolArray:
-    """True for gangs of at least `reserve_from` of the GPUs of their pool, shape (num_workloads,)."""
-    share = policy.reserve_from
-    of_pool = np.append(installed, 0)[home]  # the last for work that accepts no pool
-    large: BoolArray = (home != NO_POOL) & (gpus * share.denominator >= share.numerator * of_pool)
-    return large
 
 
 def mark_entitled(
@@ -57,7 +31,7 @@ def mark_entitled(
     since = np.full(len(works), NO_MARK, dtype=np.int64)
     if not len(claims.counted):
         return entitled, since
-    ledger = _Ledger(tree, claims)
+    ledger = Ledger(tree, claims)
     latched = _latched(works, contract, claims, now)
     order = _in_order(contract, claims, tree, policy)
     for row, mark in latched:
@@ -83,42 +57,6 @@ def mark_entitled(
     return entitled, since
 
 
-class _Ledger:
-    """GPUs owed and held, in 1/1000, while one entitled workload after the other is counted as held."""
-
-    def __init__(self, tree: BudgetTree, claims: Claims) -> None:
-        self._tree = tree
-        self._num_pools = claims.owed.shape[1]
-        self._left: list[int] = (claims.owed - MILLI * claims.held).ravel().tolist()
-        self._leaf: list[int] = claims.places.leaf.tolist()
-        self._home: list[int] = claims.places.home.tolist()
-        self._gpus: list[int] = claims.gpus.tolist()
-
-    def owes_half_of(self, row: int) -> bool:
-        """Whether every vertex that has a say is owed at least half the gang beyond what it holds."""
-        half = MILLI * self._gpus[row]
-        return all(2 * self._left[place] >= half for place in self._places(row, self._judges(row)))
-
-    def take(self, row: int) -> None:
-        """Count the workload as held."""
-        gpus = MILLI * self._gpus[row]
-        for place in self._places(row, self._tree.path(self._leaf[row])):
-            self._left[place] -= gpus
-
-    def credit(self, row: int) -> tuple[int, int]:
-        """The lowest vertex that has a say, and what it is owed beyond what it holds."""
-        lowest = self._judges(row)[0]
-        return lowest, self._left[lowest * self._num_pools + self._home[row]]
-
-    def _judges(self, row: int) -> tuple[int, ...]:
-        """The vertices of the path that fund; the leaf if none does."""
-        leaf = self._leaf[row]
-        return self._tree.funding_path(leaf) or (leaf,)
-
-    def _places(self, row: int, vertices: Iterable[int]) -> list[int]:
-        return [vertex * self._num_pools + self._home[row] for vertex in vertices]
-
-
 def _latched(works: Sequence[Workload], contract: Contract, claims: Claims, now: int) -> list[tuple[int, int]]:
     """Large gangs that have been entitled since before `now` and still have funds, and since when."""
     rows = claims.counted[(claims.gang & contract.waiting_before)[claims.counted]].tolist()
@@ -129,9 +67,7 @@ def _latched(works: Sequence[Workload], contract: Contract, claims: Claims, now:
 def _in_order(contract: Contract, claims: Claims, tree: BudgetTree, policy: Policy) -> IntArray:
     """The counted rows by level of their leaf, lowest first, then submit time, then id."""
     rows = claims.counted
-    rank = level_ranks(
-        claims.places.leaf[rows], claims.places.home[rows], claims.usage + policy.horizon * claims.held, tree.share
-    )
+    rank = level_ranks(claims.leaf[rows], claims.home[rows], claims.usage + policy.horizon * claims.held, tree.share)
     order: IntArray = rows[np.lexsort((rows, contract.submit[rows], rank))]
     return order
 
@@ -169,8 +105,8 @@ def _first_of_split(claims: Claims, entitled: BoolArray, credit: dict[int, tuple
     """
     chosen = []
     for pool in range(claims.owed.shape[1]):
-        waiting = [row for row in credit if claims.places.home[row] == pool]
-        latched = claims.gang & entitled & (claims.places.home == pool)
+        waiting = [row for row in credit if claims.home[row] == pool]
+        latched = claims.gang & entitled & (claims.home == pool)
         if len(waiting) < 2 or latched.any():
             continue
         shares: dict[int, int] = {}

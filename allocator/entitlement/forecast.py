@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from allocator.entitlement.claim import ledger_of
 from allocator.entitlement.model import Entitlement
 from allocator.entitlement.tree import ObjectArray
 from allocator.entitlement.usage import effective_window
@@ -25,17 +26,17 @@ def forecast(ent: Entitlement, rows: list[int]) -> Mapping[int, int]:
     if not rows:
         return {}
     pools = sorted({int(ent.works.home[row]) for row in rows})
-    owed = _owed_in_all(ent, pools)
     found: dict[int, int] = {}
-    for row in rows:
-        span = next((span for span, of in zip(HORIZONS, owed, strict=True) if _owes_half(ent, of, row, pools)), None)
-        if span is not None:
-            found[row] = ent.snapshot.now + span
+    for span, owed in zip(HORIZONS, _owed_in_all(ent, pools), strict=True):
+        ledger = ledger_of(ent, np.array(rows), owed)
+        for place, row in enumerate(rows):
+            if row not in found and ledger.owes_half_of(place):
+                found[row] = ent.snapshot.now + span
     return found
 
 
 def _owed_in_all(ent: Entitlement, pools: list[int]) -> list[IntArray]:
-    """What everybody is owed in these pools after each span, in 1/1000 GPU, shape (num_vertices, len(pools)) each.
+    """What everybody is owed in these pools after each span, in 1/1000 GPU, shape (num_vertices, num_pools) each.
 
     All spans are filled at once, side by side as if they were pools.
     """
@@ -48,13 +49,6 @@ def _owed_in_all(ent: Entitlement, pools: list[int]) -> list[IntArray]:
     wanted, capacity = np.tile(demand, num), np.tile(market.schedulable[pools], num)
     nothing = np.zeros_like(wanted)
     owed = hand_out(tree, weight, MILLI * capacity, later, nothing, wanted, policy.horizon, nothing)
-    return np.hsplit(owed, num)
-
-
-def _owes_half(ent: Entitlement, owed: IntArray, row: int, pools: list[int]) -> bool:
-    """Whether every vertex that has a say is owed half the gang beyond what it holds."""
-    leaf, pool = int(ent.works.leaf[row]), int(ent.works.home[row])
-    column = pools.index(pool)
-    judges = ent.tree.funding_path(leaf) or (leaf,)
-    half = MILLI * int(ent.works.gpus[row])
-    return all(2 * int(owed[v, column] - MILLI * ent.market.held[v, pool]) >= half for v in judges)
+    in_all = np.zeros((num, *market.owed.shape), dtype=np.int64)
+    in_all[:, :, pools] = np.hsplit(owed, num)
+    return list(in_all)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
 
 from allocator.domain import Decision, Reason, Workload
+from allocator.entitlement.claim import ledger_of
 from allocator.entitlement.model import Entitlement
 from allocator.explain.after import After
 from allocator.explain.horizon import Earliest, Horizon, Prospect
@@ -59,6 +61,7 @@ class Reasons:
         self.status = decision.solver.status
         self._prospects: dict[tuple[int, int | None], Prospect] = {}
         self._held: list[int] = after.held.sum(axis=1).tolist()
+        self._ledger = cache(partial(ledger_of, ent, np.arange(len(ent.works.gpus)), ent.market.owed))
         self._limits: list[int] = ent.tree.gpu_limit.tolist()
         self._funds_left: list[list[int]] = (ent.market.available - after.promised).tolist()
         self._short: dict[tuple[int, int, int, int], tuple[int, int] | None] = {}
@@ -248,15 +251,14 @@ class Reasons:
     def _owed(self, case: Case, work: Workload) -> str:
         """What its allocation is owed beside what it holds, at the first vertex of the path where that is too little."""
         tree, market, pool = self.ent.tree, self.ent.market, case.home
-        vertices = tree.funding_path(case.leaf) or (case.leaf,)
+        ledger, row = self._ledger(), self.ent.columns.index[work.id]
+        short = ledger.first_short(row)
+        vertex = ledger.credit(row)[0] if short is None else short
+        name, owed, held = tree.ids[vertex], gpus(int(market.owed[vertex, pool])), int(market.held[vertex, pool])
+        if short is None:
+            return f"of the {owed} GPUs that {name} is owed it holds {held}, and work before this one has a claim to the rest"
         needed = f"half of {counted(work.gpus, 'GPU')} would be needed"
-        for vertex in vertices:
-            owed, held = int(market.owed[vertex, pool]), int(market.held[vertex, pool])
-            if 2 * (owed - 1000 * held) < 1000 * work.gpus:
-                return f"{tree.ids[vertex]} is owed {gpus(owed)} GPUs and holds {held}: {needed} beyond what it holds"
-        owed, held = int(market.owed[vertices[0], pool]), int(market.held[vertices[0], pool])
-        name = tree.ids[vertices[0]]
-        return f"of the {gpus(owed)} GPUs that {name} is owed it holds {held}, and work before this one has a claim to the rest"
+        return f"{name} is owed {owed} GPUs and holds {held}: {needed} beyond what it holds"
 
     def _pools(self, work: Workload) -> str:
         return listed(work.pools or self.ent.layout.pools)

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from allocator.domain import Decision, Preemption, Reason, WaitingRow, Workload
 from allocator.entitlement.alike import number_rows
-from allocator.entitlement.entitled import large_gangs
+from allocator.entitlement.claim import large_gangs
 from allocator.entitlement.forecast import forecast
 from allocator.entitlement.model import Entitlement
 from allocator.entitlement.reserved import Reserved
