@@ -14,7 +14,7 @@ import numpy as np
 from allocator.epoch.problem import EpochProblem
 from allocator.epoch.solution import EpochSolution
 from allocator.models.greedy.news import FloatArray
-from allocator.models.greedy.relaxation import INTEGRAL, Relaxation
+from allocator.models.greedy.relaxation import INTEGRAL, Relaxation, values_of
 from allocator.topology.layout import BoolArray
 
 LITTLE = 5e-4
@@ -66,7 +66,7 @@ class Ladder:
     def cheap(self, whole: BoolArray, cost: float) -> bool:
         """Whether to round the large choices of the linear relaxation costs it no more than that: then they can wait."""
         found = self._linear.solve({})
-        rounded = None if found is None else self._linear.solve(_values(found.chosen, whole))
+        rounded = None if found is None else self._linear.solve(values_of(found.chosen, whole))
         return found is not None and rounded is not None and rounded.value - found.value <= cost
 
     def large(self, whole: BoolArray, guess: EpochSolution, heard: Callable[[float], bool]) -> FloatArray | None:
@@ -86,7 +86,7 @@ class Ladder:
         The large ones, `whole`, are as in `choices`, if these are given. What the linear relaxation chooses clearly beside
         them stays.
         """
-        decided = {} if choices is None else _values(choices, whole)
+        decided = {} if choices is None else values_of(choices, whole)
         pools = np.unique(self._pool).tolist()
         for number, pool in enumerate(pools):
             found = self._linear.solve(decided)
@@ -97,18 +97,13 @@ class Ladder:
             if self._many:
                 clear |= ~own
             stays = clear & (np.abs(found.chosen - np.round(found.chosen)) < INTEGRAL)
-            fixed = _values(found.chosen, stays) | decided
+            fixed = values_of(found.chosen, stays) | decided
             choices, _ = self._relaxation.solve_whole(seconds, self._gap, self._seed, fixed=fixed, whole=own, nodes=NODES)
             if choices is None:
                 return None
-            decided |= _values(choices, own)
+            decided |= values_of(choices, own)
         return choices
 
     @property
     def _left(self) -> float:
         return self._deadline - time.monotonic()
-
-
-def _values(chosen: FloatArray, stays: BoolArray) -> dict[int, int]:
-    which = np.flatnonzero(stays)
-    return dict(zip(which.tolist(), np.round(chosen[which]).astype(np.int64).tolist(), strict=True))

@@ -14,7 +14,7 @@ import numpy as np
 from allocator.epoch.problem import EpochProblem
 from allocator.epoch.solution import EpochSolution
 from allocator.models.greedy.news import FloatArray
-from allocator.models.greedy.relaxation import INTEGRAL, Fixed, Relaxation, Relaxed
+from allocator.models.greedy.relaxation import INTEGRAL, Fixed, Relaxation, Relaxed, values_of
 from allocator.topology.layout import BoolArray
 
 LARGE = 64
@@ -76,16 +76,16 @@ class Nearby:
     def _all_but_small(self, pool: int, chosen: FloatArray) -> Fixed | None:
         """What is large and what lies in other pools stays, and what is clear then."""
         apart = (self._pool != pool) | self._large
-        found = self._linear.solve(_values(chosen, apart))
-        return None if found is None else _values(chosen, apart | _agree(found, chosen) & ~self._undecided())
+        found = self._linear.solve(values_of(chosen, apart))
+        return None if found is None else values_of(chosen, apart | _agree(found, chosen) & ~self._undecided())
 
     def _all_but_large(self, chosen: FloatArray) -> Fixed:
         """What is clear while nothing is decided stays, and what is small unless it is decided otherwise."""
-        return _values(chosen, _agree(self._first, chosen) & ~self._open)
+        return values_of(chosen, _agree(self._first, chosen) & ~self._open)
 
     def _all_but_large_of(self, pool: int, chosen: FloatArray) -> Fixed:
         """What lies in other pools stays, and what is small unless it is decided otherwise while nothing is."""
-        return _values(chosen, (self._pool != pool) | _agree(self._first, chosen) & ~self._large)
+        return values_of(chosen, (self._pool != pool) | _agree(self._first, chosen) & ~self._large)
 
     def _undecided(self) -> BoolArray:
         """What costs nothing to choose otherwise, where the linear relaxation was solved last."""
@@ -94,8 +94,3 @@ class Nearby:
 
 def _agree(found: Relaxed, chosen: FloatArray) -> BoolArray:
     return np.abs(found.chosen - chosen) < INTEGRAL
-
-
-def _values(chosen: FloatArray, stays: BoolArray) -> Fixed:
-    which = np.flatnonzero(stays)
-    return dict(zip(which.tolist(), chosen[which].astype(np.int64).tolist(), strict=True))

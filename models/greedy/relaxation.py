@@ -40,6 +40,12 @@ Heard = Callable[[FloatArray | None, float], bool]
 """Takes choices, if they are new, and a bound in 1/1000 GPU-second; whether that is enough."""
 
 
+def values_of(chosen: FloatArray, stays: BoolArray) -> dict[int, int]:
+    """The choices that stay, at the whole numbers that their values are, as `Fixed`."""
+    which = np.flatnonzero(stays)
+    return dict(zip(which.tolist(), np.round(chosen[which]).astype(np.int64).tolist(), strict=True))
+
+
 @dataclass(frozen=True, slots=True)
 class Relaxed:
     """An optimum of the relaxation: its value, and the parts of offers, victims and promotions that are chosen."""
