@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,13 +16,16 @@ from allocator.epoch.solution import EpochSolution, use_of_starts
 from allocator.topology.layout import CPUS, GPUS, MEMORY, BoolArray, IntArray
 
 
-def overlooked(problem: EpochProblem, solution: EpochSolution) -> list[int]:
-    """Charged offers of entitled work that waits and fits beside all work that does not surely give way."""
+def overlooked(problem: EpochProblem, solution: EpochSolution, among: Sequence[int] | None = None) -> list[int]:
+    """Charged offers of entitled work that waits and fits beside all work that does not surely give way.
+
+    `among` are all such offers that are looked at, `claimants` if None: of others more than this may have to hold.
+    """
     if not np.any(problem.offers.entitled):
         return []
     started = np.zeros(len(problem.names), dtype=np.bool_)
     started[problem.offers.work[sorted(solution.starts)]] = True
-    waiting = [j for j in claimants(problem) if not started[problem.offers.work[j]]]
+    waiting = [j for j in (claimants(problem) if among is None else among) if not started[problem.offers.work[j]]]
     sizes = {int(problem.shapes.need[GPUS, problem.offers.shape[j]]) for j in waiting}
     room = {need: _room_beside(problem, solution, gives_way(problem, need)) for need in sizes}
     return [j for j in waiting if _funded(problem, solution, j) and _fits(problem, room, j)]

@@ -14,6 +14,7 @@ from allocator.models.greedy.constraints import may_start
 from allocator.models.greedy.objective import Curves, value_of_state
 from allocator.models.greedy.placement import place
 from allocator.models.greedy.variables import State, units_that_fit
+from allocator.topology.layout import BoolArray, IntArray
 
 MOST_DOMAINS = 3
 """Domains that are tried for one gang, or nodes for one unit, those that are cheapest to clear."""
@@ -31,21 +32,45 @@ class Clearing:
         open_to = victims.licensed | (gain > 0)
         held = holdings(victims)
         chosen = open_to[held.victim]
-        self._victim, self._node, self._need = held.victim[chosen], held.node[chosen], held.need[:, chosen]
+        by_node = np.lexsort((held.victim, victims.cost[held.victim], held.node))
+        entries = by_node[chosen[by_node]]
+        self._victim, self._node, self._need = held.victim[entries], held.node[entries], held.need[:, entries]
 
-    def start(self, state: State, j: int) -> bool:
-        """Start a gang in a domain that is cleared for it, or a single unit on a node, if that is worth what it costs."""
+    def start(self, state: State, j: int, most: float | None = None) -> bool:
+        """Start a gang in a domain that is cleared for it, or a single unit on a node, if that is worth what it costs: if the
+        decision is worth less than `most` then, or if None than now."""
         if not may_start(state, j):
             return False
-        before = value_of_state(state, self._curves)
-        return any(self._try(state, j, rows, before) for rows in self._ways(state, j))
+        most = value_of_state(state, self._curves) if most is None else most
+        return any(self._try(state, j, rows, most) for rows in self._ways(state, j))
 
     def _ways(self, state: State, j: int) -> Iterator[list[int]]:
-        """Victims whose places make a domain large enough, the cheapest domains first."""
-        offers, shapes, s = self._problem.offers, self._problem.shapes, state.tables.shape[j]
         stops = np.zeros(len(self._cost), dtype=np.bool_)
         stops[list(state.stopped)] = True
         stays = ~stops[self._victim]
+        return self._nodes(state, j, stays) if state.tables.units[j] == 1 else self._domains(state, j, stays)
+
+    def _nodes(self, state: State, j: int, stays: BoolArray) -> Iterator[list[int]]:
+        """Victims that make room for one unit on a node, the cheapest of the node; nobody where there is room.
+
+        They are compared by what their stops cost: where one unit finds no room, who moves finds none either, as a rule.
+        """
+        shapes, s = self._problem.shapes, state.tables.shape[j]
+        need, open_to = shapes.need[:, s], shapes.open_to[s]
+        if place(state, j) is not None:
+            yield []
+        victim, node = self._victim[stays], self._node[stays]
+        first = node.searchsorted(node)
+        room = state.free[:, node] + _sum_of_own(self._need[:, stays], first)
+        cost = _sum_of_own(self._problem.victims.cost[victim], first)
+        enough = (open_to[node] & (room >= need[:, np.newaxis]).all(axis=0)).nonzero()[0]
+        least = enough[np.diff(node[enough], prepend=-1) > 0]
+        for end in least[np.lexsort((least, cost[least]))][:MOST_DOMAINS].tolist():
+            yield victim[first[end] : end + 1].tolist()
+
+    def _domains(self, state: State, j: int, stays: BoolArray) -> Iterator[list[int]]:
+        """Victims whose places make a domain large enough, the cheapest domains first."""
+        offers, shapes, s = self._problem.offers, self._problem.shapes, state.tables.shape[j]
         cleared, cost = state.free.copy(), np.zeros(state.free.shape[1], dtype=np.int64)
         for row, own in zip(cleared, self._need, strict=True):
             np.add.at(row, self._node[stays], own[stays])
@@ -54,7 +79,6 @@ class Clearing:
         gained = units_that_fit(cleared, shapes.need[:, s], shapes.open_to[s]) - now
         level, units = int(offers.required[j]), int(offers.units[j])
         domain = self._problem.node_domain[level] if level >= 0 else np.zeros_like(now)
-        domain = np.arange(len(now)) if units == 1 else domain
         room, most = (np.bincount(domain, weights=amount) for amount in (now, now + gained))
         inside = np.flatnonzero((gained > 0) & (most >= units)[domain])
         inside = inside[np.lexsort((cost[inside] / gained[inside], domain[inside]))]
@@ -71,15 +95,16 @@ class Clearing:
             clear[taken[domain[taken] == found]] = True
             yield np.unique(self._victim[stays & clear[self._node]]).tolist()
 
-    def _try(self, state: State, j: int, rows: Sequence[int], before: int) -> bool:
-        """Stop the victims, start the gang, keep who still fits and restart who may move; undo it all if it does not pay."""
+    def _try(self, state: State, j: int, rows: Sequence[int], most: float) -> bool:
+        """Stop the victims, start the gang, keep who still fits and restart who may move; undo it all if the decision
+        is not worth less than `most` then."""
         promoted = [u for r in rows if (u := state.tables.promotion_of.get(r)) in state.promoted and u is not None]
         for r in rows:
             state.stop(r)
         placement = place(state, j)
         if placement is not None:
             state.start(j, placement)
-            if self._settle(state, rows) and value_of_state(state, self._curves) < before:
+            if self._settle(state, rows) and value_of_state(state, self._curves) < most:
                 return True
             state.take_back(j)
         for r in rows:
@@ -102,3 +127,10 @@ class Clearing:
             elif not state.tables.licensed[r]:
                 return False
         return True
+
+
+def _sum_of_own(amount: IntArray, first: IntArray) -> IntArray:
+    """Running sums along the last axis, each beginning anew at `first`, the first entry of the same group; same shape."""
+    total = np.cumsum(amount, axis=-1)
+    before = np.concatenate([np.zeros_like(total[..., :1]), total], axis=-1)
+    return np.asarray(total - before[..., first])

@@ -57,7 +57,7 @@ class Search:
         self.rounding = Rounding(problem)
         self.best, self.value = EpochSolution(), 0
         self.bound: int | None = None
-        self._state: State | None = None
+        self._state = State(problem, self.rounding.tables)
         self._gpus = np.concatenate([problem.offers.gpus, problem.victims.gpus, problem.promotions.gpus])
         self._tolerance = TOLERANCE * 1000 * problem.step_gpus
         self._left = EFFORT if len(self._gpus) <= MOST_COLUMNS else 0
@@ -80,6 +80,7 @@ class Search:
             self._consider(np.zeros(len(self._gpus)))
         if not self._proven:
             self._exchange()
+        self._start_overlooked()
 
     @property
     def _proven(self) -> bool:
@@ -88,9 +89,19 @@ class Search:
 
     def _exchange(self) -> None:
         """Small exchanges that no rounding has found, on top of the best."""
-        if self._state is not None and self.rounding.exchange(self._state):
-            self.rounding.mend(self._state)
-            self._keep(self._state)
+        state = self._state.copy()
+        if self.rounding.exchange(state):
+            self.rounding.mend(state)
+            self._keep(state)
+        state = self.rounding.at_less_cost(self._state)
+        if state is not self._state:
+            self.rounding.mend(state)
+            self._keep(state)
+
+    def _start_overlooked(self) -> None:
+        """What a rule wants, at a price or not: else the last pass would do it, and knows no costs."""
+        if self.rounding.start_overlooked(self._state):
+            self.best, self.value = self._state.solution(), value_of_state(self._state, self.rounding.curves)
 
     def _visit(self, fixed: Fixed) -> Fixed | None:
         """Solve one node; the branch to go on with if a large piece is split, while others wait among the open ones."""

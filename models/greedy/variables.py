@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from itertools import pairwise
 
 import numpy as np
@@ -62,6 +63,15 @@ class State:
         self.promised = [0] * len(problem.funding)
         self.express_used = [0] * len(problem.express_room)
         self.limit_used = [row.kept + int(problem.victims.gpus[row.victims].sum()) for row in problem.limits]
+
+    def copy(self) -> State:
+        """The same decision, to try something."""
+        other = copy(self)
+        for name in ("free", "placed", "slack", "starts", "stopped", "promoted", "started_work", "held", "promised"):
+            setattr(other, name, getattr(self, name).copy())
+        other.express_used, other.limit_used = self.express_used.copy(), self.limit_used.copy()
+        other._spread = self._spread.copy()
+        return other
 
     def start(self, j: int, placement: Placement) -> None:
         """Start offer j on the given nodes (units by node)."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from allocator.domain import Snapshot, Unfunded
+from allocator.domain import Snapshot, Unfunded, Weights
 from allocator.engine import allocate
 from allocator.entitlement import entitle
 from allocator.epoch import EpochProblem, EpochSolution, compile_epoch
@@ -23,7 +26,7 @@ from allocator.models.greedy.rounding import Rounding
 from allocator.models.greedy.variables import State, Tables
 from allocator.models.protocol import Limits
 from allocator.topology.layout import GPUS
-from tests.builders import HOUR, budget, job, nodes, running, snapshot, used
+from tests.builders import HOUR, NOW, budget, job, nodes, running, snapshot, used
 from tests.engines.epoch import Epoch
 from tests.engines.layout import check_layout
 from tests.engines.mixes import mixed_snapshot
@@ -347,3 +350,57 @@ def test_an_exchange_that_is_not_worth_it_changes_nothing() -> None:
     assert not Rounding(play.problem).exchange(play.state)
     assert play.state.solution() == EpochSolution()
     assert (play.state.free == play.problem.free).all()
+
+
+def free_work(*ages: int) -> Snapshot:
+    """Nodes full of uncharged runs of one GPU that are so many seconds old and lose all of it; `new` of `b` is owed one GPU."""
+    work = [
+        running(
+            f"run{number}", "a", {f"n{number // 8 + 1}": 1}, 1,
+            charged=False, since=NOW - age, min_runtime=0, resumable=False, checkpoint_on_notice=False,
+        )
+        for number, age in enumerate(ages)
+    ]  # fmt: skip
+    return snapshot(nodes(len(ages) // 8), AB, [*work, job("new", "b", 1)], weights=Weights(lost_work=Fraction(1000)))
+
+
+AGES = st.lists(st.integers(60, 20 * HOUR), min_size=24, max_size=24, unique=True)
+
+
+@given(AGES, st.integers(0, 23))
+def test_a_start_goes_where_the_least_is_lost(ages: list[int], first: int) -> None:
+    play = Play(free_work(*ages))
+    play.stop(f"run{first}")
+    play.start("new")
+    before = play.state.solution()
+    after = Rounding(play.problem).at_less_cost(play.state)
+    youngest = play.epoch.victim(f"run{ages.index(min(ages))}")
+    assert after.stopped == {youngest}
+    assert after.solution().starts.keys() == before.starts.keys()
+    assert (after is play.state) == (before.stops == {youngest})
+    assert play.state.solution() == before
+
+
+@given(AGES)
+def test_what_has_to_start_at_any_price_goes_where_the_least_is_lost(ages: list[int]) -> None:
+    """A stop costs more than the wait of `new`; that it starts all the same is a rule."""
+    answer = allocate(free_work(*ages), engine="greedy")
+    assert [row.workload for row in answer.starts] == ["new"]
+    assert [row.workload for row in answer.preemptions] == [f"run{ages.index(min(ages))}"]
+    assert answer.solver.engine == "greedy"
+    assert answer.solver.notes == ()
+
+
+@pytest.mark.parametrize("seeds", chunks(usual=20, long=2000, size=500 if FUZZ else 20))
+def test_a_copy_moves_by_itself(seeds: range) -> None:
+    for seed in seeds:
+        problem, rng = compile_epoch(entitle(mixed_snapshot(seed))), Random(seed)
+        state = State(problem, Tables(problem))
+        wander(state, rng)
+        same, other = replayed(problem, state), state.copy()
+        wander(other, rng)
+        for one, two in ((state, same), (other, replayed(problem, other))):
+            assert one.solution() == two.solution(), seed
+            assert value_of_state(one, Curves(problem)) == value_of_state(two, Curves(problem)), seed
+            for field in ("free", "placed", "slack", "held", "promised", "started_work", "express_used", "limit_used"):
+                assert np.array_equal(getattr(one, field), getattr(two, field)), (seed, field)
