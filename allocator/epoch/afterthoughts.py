@@ -19,26 +19,34 @@ from allocator.topology.layout import CPUS, GPUS, MEMORY, BoolArray, IntArray
 def overlooked(problem: EpochProblem, solution: EpochSolution, among: Sequence[int] | None = None) -> list[int]:
     """Charged offers of entitled work that waits and fits beside all work that does not surely give way.
 
-    `among` are all such offers that are looked at, `claimants` if None: of others more than this may have to hold.
+    Of `claimants`, or `among` other plain claims.
     """
-    if not np.any(problem.offers.entitled):
-        return []
     started = np.zeros(len(problem.names), dtype=np.bool_)
     started[problem.offers.work[sorted(solution.starts)]] = True
     waiting = [j for j in (claimants(problem) if among is None else among) if not started[problem.offers.work[j]]]
+    if not waiting:
+        return []
     sizes = {int(problem.shapes.need[GPUS, problem.offers.shape[j]]) for j in waiting}
     room = {need: _room_beside(problem, solution, gives_way(problem, need)) for need in sizes}
     return [j for j in waiting if _funded(problem, solution, j) and _fits(problem, room, j)]
 
 
 def claimants(problem: EpochProblem) -> list[int]:
-    """Offers for which engines can state the rule: no segments, no limits but GPUs, no tight lane, no gpu_limit."""
+    """Offers for which engines can state the rule: plain claims, unless the lane may have no room for all of them."""
+    offers, found = problem.offers, plain_claims(problem)
+    tight = {pool for pool in set(offers.pool[found].tolist()) if _lane_is_tight(problem, pool)}
+    return [j for j in found if not (offers.express[j] and int(offers.pool[j]) in tight)]
+
+
+def plain_claims(problem: EpochProblem) -> list[int]:
+    """Charged offers of entitled work, of which GPUs say whether they fit: no segments, no limits but GPUs, no gpu_limit."""
     offers = problem.offers
+    if not np.any(offers.entitled):
+        return []
     limited = {int(j) for row in problem.limits for j in row.offers}
-    tight = {pool for pool in range(len(problem.express_room)) if _lane_is_tight(problem, pool)}
     simple = only_gpus_bind(problem)[offers.shape] & (offers.segment_level < 0)
     found = (offers.entitled & offers.charged & simple).nonzero()[0].tolist()
-    return [j for j in found if j not in limited and not (offers.express[j] and int(offers.pool[j]) in tight)]
+    return [j for j in found if j not in limited]
 
 
 def only_gpus_bind(problem: EpochProblem) -> BoolArray:

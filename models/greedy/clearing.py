@@ -5,6 +5,7 @@ The same for a single unit and a node: an exchange that no rounding has found.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -35,6 +36,7 @@ class Clearing:
         by_node = np.lexsort((held.victim, victims.cost[held.victim], held.node))
         entries = by_node[chosen[by_node]]
         self._victim, self._node, self._need = held.victim[entries], held.node[entries], held.need[:, entries]
+        self._unallocated = ~victims.charged[self._victim]
 
     def start(self, state: State, j: int, most: float | None = None) -> bool:
         """Start a gang in a domain that is cleared for it, or a single unit on a node, if that is worth what it costs: if the
@@ -42,15 +44,24 @@ class Clearing:
         if not may_start(state, j):
             return False
         most = value_of_state(state, self._curves) if most is None else most
-        return any(self._try(state, j, rows, most) for rows in self._ways(state, j))
+        return self._start(state, j, self._stays(state), most)
 
-    def _ways(self, state: State, j: int) -> Iterator[list[int]]:
+    def start_over_unallocated(self, state: State, j: int) -> bool:
+        """Start it, where that costs least, whatever it costs: beside all charged work."""
+        return may_start(state, j) and self._start(state, j, self._stays(state) & self._unallocated, math.inf)
+
+    def _start(self, state: State, j: int, clears: BoolArray, most: float) -> bool:
+        """Start it by what entries of `clears` hold, if the decision is worth less than `most` then."""
+        ways = self._nodes if state.tables.units[j] == 1 else self._domains
+        return any(self._try(state, j, rows, most) for rows in ways(state, j, clears))
+
+    def _stays(self, state: State) -> BoolArray:
+        """Entries of victims that have not been stopped, shape (num_entries,)."""
         stops = np.zeros(len(self._cost), dtype=np.bool_)
         stops[list(state.stopped)] = True
-        stays = ~stops[self._victim]
-        return self._nodes(state, j, stays) if state.tables.units[j] == 1 else self._domains(state, j, stays)
+        return ~stops[self._victim]
 
-    def _nodes(self, state: State, j: int, stays: BoolArray) -> Iterator[list[int]]:
+    def _nodes(self, state: State, j: int, clears: BoolArray) -> Iterator[list[int]]:
         """Victims that make room for one unit on a node, the cheapest of the node; nobody where there is room.
 
         They are compared by what their stops cost: where one unit finds no room, who moves finds none either, as a rule.
@@ -59,22 +70,22 @@ class Clearing:
         need, open_to = shapes.need[:, s], shapes.open_to[s]
         if place(state, j) is not None:
             yield []
-        victim, node = self._victim[stays], self._node[stays]
+        victim, node = self._victim[clears], self._node[clears]
         first = node.searchsorted(node)
-        room = state.free[:, node] + _sum_of_own(self._need[:, stays], first)
+        room = state.free[:, node] + _sum_of_own(self._need[:, clears], first)
         cost = _sum_of_own(self._problem.victims.cost[victim], first)
         enough = (open_to[node] & (room >= need[:, np.newaxis]).all(axis=0)).nonzero()[0]
         least = enough[np.diff(node[enough], prepend=-1) > 0]
         for end in least[np.lexsort((least, cost[least]))][:MOST_DOMAINS].tolist():
             yield victim[first[end] : end + 1].tolist()
 
-    def _domains(self, state: State, j: int, stays: BoolArray) -> Iterator[list[int]]:
+    def _domains(self, state: State, j: int, clears: BoolArray) -> Iterator[list[int]]:
         """Victims whose places make a domain large enough, the cheapest domains first."""
         offers, shapes, s = self._problem.offers, self._problem.shapes, state.tables.shape[j]
         cleared, cost = state.free.copy(), np.zeros(state.free.shape[1], dtype=np.int64)
         for row, own in zip(cleared, self._need, strict=True):
-            np.add.at(row, self._node[stays], own[stays])
-        np.add.at(cost, self._node[stays], self._cost[self._victim[stays]])
+            np.add.at(row, self._node[clears], own[clears])
+        np.add.at(cost, self._node[clears], self._cost[self._victim[clears]])
         now = units_that_fit(state.free, shapes.need[:, s], shapes.open_to[s])
         gained = units_that_fit(cleared, shapes.need[:, s], shapes.open_to[s]) - now
         level, units = int(offers.required[j]), int(offers.units[j])
@@ -93,7 +104,7 @@ class Clearing:
         for found in enough[np.lexsort((enough, total[enough]))][:MOST_DOMAINS].tolist():
             clear = np.zeros(len(now), dtype=np.bool_)
             clear[taken[domain[taken] == found]] = True
-            yield np.unique(self._victim[stays & clear[self._node]]).tolist()
+            yield np.unique(self._victim[clears & clear[self._node]]).tolist()
 
     def _try(self, state: State, j: int, rows: Sequence[int], most: float) -> bool:
         """Stop the victims, start the gang, keep who still fits and restart who may move; undo it all if the decision

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import heapq
-import math
 from collections.abc import Iterable, Sequence, Set
 
 import numpy as np
 
 from allocator.entitlement.alike import number_classes
-from allocator.epoch.afterthoughts import overlooked
+from allocator.epoch.afterthoughts import overlooked, plain_claims
 from allocator.epoch.problem import EpochProblem
 from allocator.models.greedy.clearing import Clearing
 from allocator.models.greedy.constraints import may_start
@@ -88,10 +87,21 @@ class Rounding:
                 break
         return found > 0
 
+    def start_overlooked(self, state: State) -> bool:
+        """Ensures unallocated_last: entitled work starts where that costs least, even if it costs more than waiting; whether
+        any does."""
+        waiting = overlooked(self.problem, state.solution(), plain_claims(self.problem))
+        rate = {j: gain_of_start(state, self.curves, j) / self.tables.gpus[j] for j in waiting}
+        order = sorted(waiting, key=lambda j: (-rate[j], j))
+        started = [j for j in order if self._clearing.start_over_unallocated(state, j)]
+        if started:
+            self.mend(state)
+        return bool(started)
+
     def at_less_cost(self, state: State) -> State:
-        """The decision with starts elsewhere, or with others stopped for them, where that costs less; the dearest stops first."""
+        """The decision with single units elsewhere, where others stop for them that cost less; the dearest stops first."""
         best, value = state, value_of_state(state, self.curves)
-        for j in self._with_stops(state)[:MOST_EXCHANGES]:
+        for j in self._units_with_stops(state)[:MOST_EXCHANGES]:
             other = best.copy()
             other.take_back(j)
             keep_back(other, self.curves)
@@ -99,27 +109,16 @@ class Rounding:
                 best, value = other, value_of_state(other, self.curves)
         return best
 
-    def start_overlooked(self, state: State) -> bool:
-        """Ensures unallocated_last: entitled work starts where that costs least, even if it costs more than waiting; whether
-        any does."""
-        offers = self.problem.offers
-        among = (offers.entitled & offers.charged & (offers.segment_level < 0)).nonzero()[0].tolist()
-        waiting = overlooked(self.problem, state.solution(), among)
-        rate = {j: gain_of_start(state, self.curves, j) / self.tables.gpus[j] for j in waiting}
-        waiting.sort(key=lambda j: (-rate[j], j))
-        started = [j for j in waiting if self._clearing.start(state, j, math.inf)]
-        if started:
-            self.mend(state)
-        return bool(started)
-
-    def _with_stops(self, state: State) -> list[int]:
-        """Who starts where others stop, but what only moves; that with the dearest of these first."""
+    def _units_with_stops(self, state: State) -> list[int]:
+        """Single units that start on nodes where others stop, but what only moves; that with the dearest of these first."""
         cost: dict[int, int] = {}
         for r in state.stopped:
             for node in self.problem.victims.nodes[r].tolist():
                 cost[node] = cost.get(node, 0) + self.tables.victim_cost[r]
-        of = {j: sum(cost.get(node, 0) for node in placement) for j, placement in state.starts.items() if self.tables.victim[j] < 0}
-        return sorted((j for j in of if of[j]), key=lambda j: (-of[j], j))
+        starts = ((j, next(iter(placement))) for j, placement in state.starts.items() if len(placement) == 1)
+        units, victim = self.tables.units, self.tables.victim
+        of = {j: cost[node] for j, node in starts if node in cost and units[j] == 1 and victim[j] < 0}
+        return sorted(of, key=lambda j: (-of[j], j))
 
     def _take_places(self, state: State, express: Iterable[int], moves: Set[int]) -> None:
         """Put express starts where charged work without a licence leaves, until it would not fit there: they are its only

@@ -81,6 +81,8 @@ class Search:
         if not self._proven:
             self._exchange()
         self._start_overlooked()
+        if not self._proven:
+            self._lose_less()
 
     @property
     def _proven(self) -> bool:
@@ -93,15 +95,18 @@ class Search:
         if self.rounding.exchange(state):
             self.rounding.mend(state)
             self._keep(state)
-        state = self.rounding.at_less_cost(self._state)
-        if state is not self._state:
-            self.rounding.mend(state)
-            self._keep(state)
 
     def _start_overlooked(self) -> None:
         """What a rule wants, at a price or not: else the last pass would do it, and knows no costs."""
         if self.rounding.start_overlooked(self._state):
             self.best, self.value = self._state.solution(), value_of_state(self._state, self.rounding.curves)
+
+    def _lose_less(self) -> None:
+        """The same starts where the stops for them cost less."""
+        state = self.rounding.at_less_cost(self._state)
+        if state is not self._state:
+            self.rounding.mend(state)
+            self._keep(state)
 
     def _visit(self, fixed: Fixed) -> Fixed | None:
         """Solve one node; the branch to go on with if a large piece is split, while others wait among the open ones."""
