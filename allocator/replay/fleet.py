@@ -77,6 +77,11 @@ class Fleet:
             (self.down.add if node.state is NodeState.DOWN else self.down.discard)(name)
             self.cluster = replace(self.cluster, nodes=tuple(self.nodes.values()))
 
+    @property
+    def hit_pools(self) -> set[str]:
+        """Pools with dead nodes."""
+        return {self.pool_of_node[name] for name in self.down}
+
     def is_down(self, name: str) -> bool:
         """Whether a node is dead."""
         return name in self.down

@@ -229,7 +229,8 @@ METRICS: tuple[Metric, ...] = (
     Metric("stopped_over_20", "", "lower", "jobs stopped more than 20 times", _stopped_over(20), False),
     Metric("promises_broken", "", "lower", "runs ended before their promise by anything but themselves", _total("broken")),
     Metric("drains_by_hand", "", "lower", "nodes that a person had to clear at the deadline of a drain", _total("by_hand")),
-    Metric("bound_missed", "", "lower", "large gangs that started later than their reservation stated first", _num_late, False),
+    Metric("bound_missed", "", "lower", "large gangs that started later than their reservation stated first, dead nodes apart",
+           _num_late, False),
     Metric("bound_worst", "s", "lower", "the worst of these, a tick of grace allowed", _worst_late, False),
     Metric("excess_domains", "", "lower", "domains touched beyond the fewest possible, per run on several nodes", _per_run),
 )  # fmt: skip

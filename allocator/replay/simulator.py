@@ -117,7 +117,7 @@ class Simulator:
         world.changed = False
         carry_out(world, decision, tick)
         by_hand = clear_by_hand(world, decision, tick)
-        self.bounds.see(decision, world.roster.works)
+        self.bounds.see(decision, world.roster.works, world.fleet.hit_pools)
         self.epochs.append(_epoch_row(snapshot, running, gpus_waiting, decision, by_hand))
         wake = self.policy.wake(snapshot, decision)
         self._wake = world.now + tick if by_hand else wake if wake is None else max(wake, world.now + 1)
