@@ -15,10 +15,11 @@ import numpy as np
 from allocator.epoch.afterthoughts import misplaced, only_gpus_bind, overlooked
 from allocator.epoch.problem import EpochProblem
 from allocator.epoch.solution import EpochSolution, value_of
+from allocator.models.greedy.dive import Dive
 from allocator.models.greedy.ladder import Ladder, large_ones
 from allocator.models.greedy.nearby import Nearby
 from allocator.models.greedy.news import FloatArray
-from allocator.models.greedy.relaxation import Relaxation
+from allocator.models.greedy.relaxation import Relaxation, values_of
 from allocator.models.greedy.rounding import Rounding
 from allocator.models.greedy.solver import NAME
 from allocator.models.protocol import EngineResult, Limits, Report, Status, unheard
@@ -138,12 +139,12 @@ def _step_down(problem: EpochProblem, relaxation: Relaxation, linear: Relaxation
     if known.near:
         return
     if not ladder.cheap(whole, HALF * known.distance):
-        if linear.num_columns > NEARBY_COLUMNS:
-            return
-        choices = ladder.large(whole, known.answer(), lambda bound: known.hear(None, bound))
-        if choices is None or known.near:
-            return
-    choices = ladder.small(whole, choices)
+        if linear.num_columns <= NEARBY_COLUMNS:
+            choices = ladder.large(whole, known.answer(), lambda bound: known.hear(None, bound))
+            if choices is None or known.near:
+                return
+    decided = {} if choices is None else values_of(choices, whole)
+    choices = Dive(problem, linear, end).down(decided)
     if choices is not None:
         known.carry_out(choices)
 

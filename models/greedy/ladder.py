@@ -80,30 +80,6 @@ class Ladder:
         heard(bound)
         return choices
 
-    def small(self, whole: BoolArray, choices: FloatArray | None) -> FloatArray | None:
-        """Whole choices, pool by pool, while the other pools may have fractions; None if none were found.
-
-        The large ones, `whole`, are as in `choices`, if these are given. What the linear relaxation chooses clearly beside
-        them stays.
-        """
-        decided = {} if choices is None else values_of(choices, whole)
-        pools = np.unique(self._pool).tolist()
-        for number, pool in enumerate(pools):
-            found = self._linear.solve(decided)
-            if found is None:
-                return None
-            own, seconds = self._pool == pool, self._left / (len(pools) - number)
-            clear = np.abs(self._linear.reduced_costs()) > self._little
-            if self._many:
-                clear |= ~own
-            stays = clear & (np.abs(found.chosen - np.round(found.chosen)) < INTEGRAL)
-            fixed = values_of(found.chosen, stays) | decided
-            choices, _ = self._relaxation.solve_whole(seconds, self._gap, self._seed, fixed=fixed, whole=own, nodes=NODES)
-            if choices is None:
-                return None
-            decided |= values_of(choices, own)
-        return choices
-
     @property
     def _left(self) -> float:
         return self._deadline - time.monotonic()
