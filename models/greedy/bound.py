@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from allocator.epoch.afterthoughts import misplaced, only_gpus_bind, overlooked
 from allocator.epoch.problem import EpochProblem
 from allocator.epoch.solution import EpochSolution, value_of
+from allocator.models.greedy.beside import Search, num_cores, one_beside
 from allocator.models.greedy.dive import Dive
 from allocator.models.greedy.ladder import Ladder, large_ones
 from allocator.models.greedy.nearby import Nearby
 from allocator.models.greedy.news import FloatArray
-from allocator.models.greedy.relaxation import Relaxation, values_of
+from allocator.models.greedy.relaxation import Fixed, Heard, Relaxation, values_of
 from allocator.models.greedy.rounding import Rounding
 from allocator.models.greedy.solver import NAME
 from allocator.models.protocol import EngineResult, Limits, Report, Status, unheard
@@ -98,74 +99,95 @@ def _easily_placed(problem: EpochProblem) -> BoolArray:
 
 def solve(problem: EpochProblem, limits: Limits, guess: EpochSolution | None = None, report: Report = unheard) -> EngineResult:
     """Choose who starts and who stops by the relaxation, place that, and say what no decision can be better than."""
-    deadline = time.monotonic() + limits.seconds * SOLVING_SHARE
     fine = FINE * 1000 * problem.step_gpus
-    gap = max(fine, limits.gap)
-    relaxation = Relaxation(problem, merged=False)
-    relaxation.build()
-    known = _Known(problem, gap, guess, report)
-    if guess is not None:
-        _look_around(problem, relaxation, known, limits.seed, deadline)
-    if not known.near:
-        left, finer = deadline - time.monotonic(), gap * FINER if known.distance > gap else fine
-        choices, bound = relaxation.solve_whole(left, finer, limits.seed, known.best, known.hear)
-        known.hear(None, bound)
-        if choices is not None:
-            known.carry_out(choices)
+    known = _Known(problem, max(fine, limits.gap), guess, report)
+    _Step(problem, known, limits, fine).run()
     return known.result(limits.gap)
 
 
-def _look_around(problem: EpochProblem, relaxation: Relaxation, known: _Known, seed: int, deadline: float) -> None:
-    """Search from the large choices down, and then near the answer, each for a part of the time."""
-    linear = Relaxation(problem, merged=False)
-    if linear.solve({}) is None:
-        return
-    known.hear(None, linear.bound())
-    _step_down(problem, relaxation, linear, known, seed, _part(deadline, LADDER_SHARE))
-    if relaxation.num_columns <= NEARBY_COLUMNS:
-        _look_nearby(problem, relaxation, linear, known, seed, _part(deadline, NEARBY_SHARE))
+class _Step:
+    """All searches of one problem, up to what is near enough."""
 
+    def __init__(self, problem: EpochProblem, known: _Known, limits: Limits, fine: float) -> None:
+        self._problem, self._known, self._seed, self._fine = problem, known, limits.seed, fine
+        self._deadline = time.monotonic() + limits.seconds * SOLVING_SHARE
+        self._cores = num_cores()
+        self._relaxation, self._linear = Relaxation(problem, merged=False), Relaxation(problem, merged=False)
 
-def _part(deadline: float, share: float) -> float:
-    """When a share of the time until then will be over."""
-    now = time.monotonic()
-    return now + share * (deadline - now)
+    def run(self) -> None:
+        """From the large choices down, then near the answer; and everything, beside the last of these."""
+        if self._known.best is None or self._linear.solve({}) is None:
+            self._take(self._everything(None)(self._known.hear))
+            return
+        if self._known.hear(None, self._linear.bound()):
+            return
+        if self._relaxation.num_columns > NEARBY_COLUMNS:
+            self._beside(self._step_down)
+            return
+        self._step_down()
+        if not self._known.near:
+            self._beside(self._look_nearby)
 
+    def _beside(self, first: Callable[[], None]) -> None:
+        """Make a search, and that of everything beside it, from the answer that is known before."""
+        known = self._known
+        self._take(one_beside(first, self._everything(known.best), known.hear, lambda: known.near, self._cores))
 
-def _step_down(problem: EpochProblem, relaxation: Relaxation, linear: Relaxation, known: _Known, seed: int, end: float) -> None:
-    """Choose what is large, then what is small."""
-    ladder, whole = Ladder(problem, relaxation, linear, known.gap * FINER, seed, end), large_ones(problem, LARGE_ONES)
-    choices = None
-    if known.near:
-        return
-    if not ladder.cheap(whole, HALF * known.distance):
-        if linear.num_columns <= NEARBY_COLUMNS:
-            choices = ladder.large(whole, known.answer(), lambda bound: known.hear(None, bound))
-            if choices is None or known.near:
-                return
-    decided = {} if choices is None else values_of(choices, whole)
-    choices = Dive(problem, linear, end).down(decided)
-    if choices is not None:
-        known.carry_out(choices)
+    def _everything(self, guess: EpochSolution | None) -> Search:
+        """The search of everything, from a guess on; its bounds are reported at once, whenever they are heard."""
+        finer = self._known.gap * FINER if self._known.distance > self._known.gap else self._fine
 
+        def search(heard: Heard) -> FloatArray | None:
+            def told(choices: FloatArray | None, bound: float) -> bool:
+                self._known.report_bound(bound)
+                return heard(choices, bound)
 
-def _look_nearby(
-    problem: EpochProblem, relaxation: Relaxation, linear: Relaxation, known: _Known, seed: int, end: float
-) -> None:
-    """Search near the answer."""
-    first = linear.solve({})
-    if first is None:
-        return
-    nearby = Nearby(problem, linear, first, known.answer)
-    for fixed in nearby.parts():
-        left = end - time.monotonic()
-        seconds = left * min(1.0, ONE_SHARE / (nearby.left + 1))
-        if seconds <= 0 or known.near:
-            break
-        answer, finer = known.answer(), known.gap * FINER
-        choices, _ = relaxation.solve_whole(seconds, finer, seed, answer, fixed=fixed, nodes=NEARBY_NODES)
-        if choices is not None:
-            known.carry_out(choices)
+            choices, bound = self._relaxation.solve_whole(self._left(), finer, self._seed, guess, told)
+            told(None, bound)
+            return choices
+
+        return search
+
+    def _take(self, choices: FloatArray | None) -> None:
+        """Carry out what a search has found, if that can make the answer near."""
+        if choices is not None and not self._known.near:
+            self._known.carry_out(choices)
+
+    def _left(self, share: float = 1.0) -> float:
+        """Seconds of a share of the time that is left."""
+        return share * (self._deadline - time.monotonic())
+
+    def _step_down(self) -> None:
+        """Choose what is large, then what is small."""
+        known, whole = self._known, large_ones(self._problem, LARGE_ONES)
+        end = time.monotonic() + self._left(LADDER_SHARE)
+        decided: Fixed = {}
+        if self._linear.num_columns <= NEARBY_COLUMNS:
+            ladder = Ladder(self._relaxation, self._linear, known.gap * FINER, self._seed, end)
+            if not ladder.cheap(whole, HALF * known.distance):
+                choices = ladder.large(whole, known.answer(), lambda bound: known.hear(None, bound))
+                decided = {} if choices is None else values_of(choices, whole)
+        if not known.near:
+            self._take(Dive(self._problem, self._linear, end).down(decided))
+
+    def _look_nearby(self) -> None:
+        """Search near the answer; with a core for itself in all of the time."""
+        known, end = self._known, time.monotonic() + self._left(1.0 if self._cores > 1 else NEARBY_SHARE)
+        # Everything is searched in the other model meanwhile.
+        relaxation = Relaxation(self._problem, merged=False) if self._cores > 1 else self._relaxation
+        first = self._linear.solve({})
+        if first is None:
+            return
+        nearby = Nearby(self._problem, self._linear, first, known.answer)
+        for fixed in nearby.parts():
+            left = end - time.monotonic()
+            seconds = left * min(1.0, ONE_SHARE / (nearby.left + 1))
+            if seconds <= 0 or known.near:
+                break
+            choices, _ = relaxation.solve_whole(
+                seconds, known.gap * FINER, self._seed, known.answer(), fixed=fixed, nodes=NEARBY_NODES
+            )
+            self._take(choices)
 
 
 class _Known:
@@ -219,10 +241,15 @@ class _Known:
         """Take in a bound, and choices if carrying them out takes no large part of the time; whether that is near enough."""
         if math.isfinite(bound) and (self.bound is None or math.ceil(bound) > self.bound):
             self.bound = math.ceil(bound)  # values are integers
-            self._report(EngineResult(NAME, Status.UNKNOWN, None, None, self.bound))
+            self.report_bound(bound)
         if choices is not None and self._spent <= ROUNDING_SHARE * (time.monotonic() - self._begun):
             self.carry_out(choices)
         return self.near
+
+    def report_bound(self, bound: float) -> None:
+        """Tell of a bound without taking it in: in any thread."""
+        if math.isfinite(bound):
+            self._report(EngineResult(NAME, Status.UNKNOWN, None, None, math.ceil(bound)))
 
     def carry_out(self, choices: FloatArray) -> None:
         """Keep a decision near the choices, if it is better than all before."""

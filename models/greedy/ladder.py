@@ -1,7 +1,7 @@
-"""A decision from the large choices down: these are whole numbers first, while all that is small may be fractions.
+"""Large choices are whole numbers first, while all that is small may be fractions.
 
 A few large choices make nearly all of the difference between the linear relaxation and the optimum. With whole numbers for them
-alone HiGHS finds them in a fraction of the time that it takes for all; what is small follows, pool by pool.
+alone HiGHS finds them in a fraction of the time that it takes for all; what is small follows (`Dive`).
 """
 
 from __future__ import annotations
@@ -14,20 +14,11 @@ import numpy as np
 from allocator.epoch.problem import EpochProblem
 from allocator.epoch.solution import EpochSolution
 from allocator.models.greedy.news import FloatArray
-from allocator.models.greedy.relaxation import INTEGRAL, Relaxation, values_of
+from allocator.models.greedy.relaxation import Relaxation, values_of
 from allocator.topology.layout import BoolArray
 
-LITTLE = 5e-4
-"""Share of the cluster's time: what it costs the linear relaxation more than that to have otherwise stays as it has it."""
-
-LITTLE_AT_SIZE = 1e-6
-"""The same beyond `MANY_COLUMNS`, of the pool that is searched: there all that is whole in the others stays too."""
-
-MANY_COLUMNS = 50_000
-"""Columns of 50,000 to 100,000 GPUs."""
-
 LARGE_SHARE = 0.6
-"""What the search for the large choices gets of the time; the small ones of each pool get as much as those of any other."""
+"""What the search for the large choices gets of the time."""
 
 NODES = 500
 """Nodes of one search, so that it depends on the clock only where time is short."""
@@ -42,7 +33,7 @@ def large_ones(problem: EpochProblem, most: int) -> BoolArray:
 
 
 class Ladder:
-    """Searches one step after the other.
+    """Asks whether the large choices are what is missing, and searches for them.
 
     Parameters
     ----------
@@ -54,14 +45,9 @@ class Ladder:
         When to end, by `time.monotonic`.
     """
 
-    def __init__(
-        self, problem: EpochProblem, relaxation: Relaxation, linear: Relaxation, gap: float, seed: int, deadline: float
-    ) -> None:
+    def __init__(self, relaxation: Relaxation, linear: Relaxation, gap: float, seed: int, deadline: float) -> None:
         self._relaxation, self._linear = relaxation, linear
         self._gap, self._seed, self._deadline = gap, seed, deadline
-        self._pool = np.concatenate([problem.offers.pool, problem.victims.pool, problem.promotions.pool])
-        self._many = linear.num_columns > MANY_COLUMNS
-        self._little = (LITTLE_AT_SIZE if self._many else LITTLE) * 1000 * problem.step_gpus
 
     def cheap(self, whole: BoolArray, cost: float) -> bool:
         """Whether to round the large choices of the linear relaxation costs it no more than that: then they can wait."""
@@ -74,12 +60,9 @@ class Ladder:
 
         `heard` is told each bound on all decisions, and ends the search by saying that it is enough.
         """
+        seconds = LARGE_SHARE * (self._deadline - time.monotonic())
         choices, bound = self._relaxation.solve_whole(
-            LARGE_SHARE * self._left, self._gap, self._seed, guess, lambda _, bound: heard(bound), whole=whole, nodes=NODES
+            seconds, self._gap, self._seed, guess, lambda _, bound: heard(bound), whole=whole, nodes=NODES
         )
         heard(bound)
         return choices
-
-    @property
-    def _left(self) -> float:
-        return self._deadline - time.monotonic()

@@ -1,0 +1,102 @@
+"""Two searches at the same time, and an answer that does not depend on which of them is quicker.
+
+HiGHS lets other threads of Python go on while it runs. What the second search finds is kept until the first one has ended, and
+taken in then, in the order in which it was found: as if it had been made afterwards. So it is, where there is one core alone.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from threading import Lock, Thread
+
+from allocator.models.greedy.news import FloatArray
+from allocator.models.greedy.relaxation import Heard
+
+Search = Callable[[Heard], FloatArray | None]
+"""Tells what it finds, ends when it hears that it is enough, and gives the best choices that it found."""
+
+GIVES_WAY = 10
+"""By so much the second search is nicer than the first: on a busy machine it takes what is left."""
+
+
+def num_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+def one_beside(
+    first: Callable[[], None], second: Search, heard: Heard, enough: Callable[[], bool], cores: int
+) -> FloatArray | None:
+    """Make two searches; what the second one gives when both have ended, None where it is `enough` after the first.
+
+    They must not use the same things: what the second one finds is told to `heard` once the first has ended.
+    """
+    if cores > 1:
+        return _at_once(first, second, _Later(heard, enough))
+    first()
+    return None if enough() else second(heard)
+
+
+def _at_once(first: Callable[[], None], second: Search, later: _Later) -> FloatArray | None:
+    thread = Thread(target=later.run, args=(second,), daemon=True)
+    thread.start()
+    try:
+        first()
+    except BaseException:
+        later.stop()
+        raise
+    else:
+        later.open()
+    finally:
+        thread.join()
+    if later.error is not None:
+        raise later.error
+    return later.given
+
+
+class _Later:
+    """Keeps what it is told until it is opened, then hands it on in that order.
+
+    Attributes
+    ----------
+    given, error
+        What the search gave, and what it raised.
+    """
+
+    def __init__(self, heard: Heard, enough: Callable[[], bool]) -> None:
+        self._heard, self._enough, self._lock = heard, enough, Lock()
+        self._kept: list[tuple[FloatArray | None, float]] = []
+        self._opened = self._ended = False
+        self.given: FloatArray | None = None
+        self.error: Exception | None = None
+
+    def run(self, search: Search) -> None:
+        """Make the search, in a thread of its own."""
+        if sys.platform == "linux":
+            os.setpriority(os.PRIO_PROCESS, 0, min(19, os.getpriority(os.PRIO_PROCESS, 0) + GIVES_WAY))  # of this thread
+        try:
+            self.given = search(self.tell)
+        except Exception as error:
+            self.error = error
+
+    def tell(self, choices: FloatArray | None, bound: float) -> bool:
+        """As `Heard`."""
+        with self._lock:
+            if not self._ended and self._opened:
+                self._ended = self._heard(choices, bound)
+            elif not self._ended:
+                self._kept.append((choices, bound))
+            return self._ended
+
+    def open(self) -> None:
+        """Hand on what was kept, up to what is enough, and from now on what is told at once."""
+        with self._lock:
+            self._ended = self._enough() or any(self._heard(*found) for found in self._kept)
+            self._opened = True
+
+    def stop(self) -> None:
+        """End the search; nobody hears what it has found."""
+        with self._lock:
+            self._ended = True
