@@ -29,31 +29,44 @@ def num_cores() -> int:
 def one_beside(
     first: Callable[[], None], second: Search, heard: Heard, enough: Callable[[], bool], cores: int
 ) -> FloatArray | None:
-    """Make two searches; what the second one gives when both have ended, None where it is `enough` after the first.
+    """Make two searches; what the second one gives, None where it is `enough` after the first or by what is `heard`.
 
     They must not use the same things: what the second one finds is told to `heard` once the first has ended.
     """
+    later = _Later(heard, enough)
     if cores > 1:
-        return _at_once(first, second, _Later(heard, enough))
-    first()
-    return None if enough() else second(heard)
+        _at_once(first, second, later)
+    else:
+        first()
+        if later.open():
+            later.search(second)
+    return later.given
 
 
-def _at_once(first: Callable[[], None], second: Search, later: _Later) -> FloatArray | None:
-    thread = Thread(target=later.run, args=(second,), daemon=True)
+def _at_once(first: Callable[[], None], second: Search, later: _Later) -> None:
+    errors: list[Exception] = []
+    thread = Thread(target=_aside, args=(later, second, errors), daemon=True)
     thread.start()
     try:
         first()
+        later.open()
     except BaseException:
         later.stop()
         raise
-    else:
-        later.open()
     finally:
         thread.join()
-    if later.error is not None:
-        raise later.error
-    return later.given
+    if errors:
+        raise errors[0]
+
+
+def _aside(later: _Later, search: Search, errors: list[Exception]) -> None:
+    """Make a search in this thread, which gives way to others; what it raises is kept."""
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, 0, min(19, os.getpriority(os.PRIO_PROCESS, 0) + GIVES_WAY))
+    try:
+        later.search(search)
+    except Exception as error:
+        errors.append(error)
 
 
 class _Later:
@@ -61,40 +74,39 @@ class _Later:
 
     Attributes
     ----------
-    given, error
-        What the search gave, and what it raised.
+    given
+        What the search gave; None if it was ended, because then it depends on the clock how far it came.
     """
 
     def __init__(self, heard: Heard, enough: Callable[[], bool]) -> None:
         self._heard, self._enough, self._lock = heard, enough, Lock()
         self._kept: list[tuple[FloatArray | None, float]] = []
         self._opened = self._ended = False
-        self.given: FloatArray | None = None
-        self.error: Exception | None = None
+        self._given: FloatArray | None = None
 
-    def run(self, search: Search) -> None:
-        """Make the search, in a thread of its own."""
-        if sys.platform == "linux":
-            os.setpriority(os.PRIO_PROCESS, 0, min(19, os.getpriority(os.PRIO_PROCESS, 0) + GIVES_WAY))  # of this thread
-        try:
-            self.given = search(self.tell)
-        except Exception as error:
-            self.error = error
+    @property
+    def given(self) -> FloatArray | None:
+        return None if self._ended else self._given
+
+    def search(self, search: Search) -> None:
+        """Make the search."""
+        self._given = search(self.tell)
 
     def tell(self, choices: FloatArray | None, bound: float) -> bool:
         """As `Heard`."""
         with self._lock:
-            if not self._ended and self._opened:
+            if self._opened and not self._ended:
                 self._ended = self._heard(choices, bound)
             elif not self._ended:
                 self._kept.append((choices, bound))
             return self._ended
 
-    def open(self) -> None:
-        """Hand on what was kept, up to what is enough, and from now on what is told at once."""
+    def open(self) -> bool:
+        """Hand on what was kept, up to what is enough, and from now on what is told at once; whether more is wanted."""
         with self._lock:
             self._ended = self._enough() or any(self._heard(*found) for found in self._kept)
             self._opened = True
+            return not self._ended
 
     def stop(self) -> None:
         """End the search; nobody hears what it has found."""
