@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from functools import cache
 
@@ -83,12 +82,11 @@ def test_another_decision_is_searched_again() -> None:
 
 def test_better_decisions_are_found_and_told() -> None:
     told: list[EngineResult] = []
-    relaxation = Relaxation(problem(), merged=False)
     known = bound._Known(problem(), 0.001 * 1000 * problem().step_gpus, guess(), told.append)
-    linear = Relaxation(problem(), merged=False)
-    assert linear.solve({}) is not None
-    known.hear(None, linear.bound())
-    bound._look_nearby(problem(), relaxation, linear, known, 0, time.monotonic() + LIMIT)
+    step = bound._Step(problem(), known, Limits(LIMIT), 0.0)
+    assert step._linear.solve({}) is not None
+    known.hear(None, step._linear.bound())
+    step._look_nearby()
     assert known.best is not None
     assert known.value == value_of(problem(), known.best)
     assert known.bound is not None
@@ -130,7 +128,7 @@ def test_without_a_guess_or_with_many_columns_nothing_is_searched_nearby(monkeyp
     def unexpected(*_: object) -> None:
         raise AssertionError("there is no answer, or searches near it take too long")
 
-    monkeypatch.setattr(bound, "_look_nearby", unexpected)
+    monkeypatch.setattr(bound._Step, "_look_nearby", unexpected)
     gap = round(0.05 * 1000 * problem().step_gpus)
     assert bound.solve(problem(), Limits(LIMIT, gap)).bound is not None
     monkeypatch.setattr(bound, "NEARBY_COLUMNS", 100)
