@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Lock, Thread
 
 from allocator.models.greedy.news import FloatArray
@@ -61,8 +62,9 @@ def _at_once(first: Callable[[], None], second: Search, later: _Later) -> None:
 
 def _aside(later: _Later, search: Search, errors: list[Exception]) -> None:
     """Make a search in this thread, which gives way to others; what it raises is kept."""
-    if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, 0, min(19, os.getpriority(os.PRIO_PROCESS, 0) + GIVES_WAY))
+    if sys.platform == "linux":  # there 0 is this thread, elsewhere the process
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, 0, os.getpriority(os.PRIO_PROCESS, 0) + GIVES_WAY)
     try:
         later.search(search)
     except Exception as error:

@@ -43,14 +43,14 @@ HALF = 0.5
 """Part of the distance up to which what it costs to round the large choices is not what is missing."""
 
 LADDER_SHARE = 0.95
-"""What searches from the large choices down get of that."""
+"""What choosing from the large choices down gets of that."""
 
 NEARBY_SHARE = 0.5
-"""What searches near the answer get of what is left then, before the one that looks at everything."""
+"""What searches near the answer get of what is left then, where one core has to search everything afterwards."""
 
 NEARBY_COLUMNS = 50_000
 """Columns up to which these are made, and large choices searched alone: at 100,000 GPUs one of them took seconds, the others
-11 s, and the bound is what is missing there."""
+11 s."""
 
 ONE_SHARE = 2.0
 """What one of these gets at most, in equal parts of what is left for all: most need less."""

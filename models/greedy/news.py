@@ -63,6 +63,7 @@ class News:
             solver.startCallback(kind)
         solver.run()
         solver.setCallback(None, None)
+        self._heard = _over  # what HiGHS was to call stays alive: it must not lead back to the model, which would stay too
         if self._error is not None:
             raise self._error
 
@@ -81,3 +82,8 @@ class News:
             self._tightest = max(self._tightest, bound)
             values = np.array(found.mip_solution[: self._num_columns]) if better else None
             self._enough = self._heard(WholeAnswer(values, bound - self._tolerance)) or self._enough
+
+
+def _over(answer: WholeAnswer) -> bool:
+    """Heard by nobody."""
+    return True

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections.abc import Callable
 
 import numpy as np
@@ -14,7 +16,7 @@ from allocator.generate import generate_snapshot
 from allocator.models.greedy import bound, solver
 from allocator.models.greedy.beside import num_cores, one_beside
 from allocator.models.greedy.news import FloatArray
-from allocator.models.greedy.relaxation import Heard
+from allocator.models.greedy.relaxation import Heard, Relaxation
 from allocator.models.protocol import EngineResult, Limits
 from tests.engines.seeds import LIMIT
 
@@ -130,3 +132,22 @@ def test_the_bound_step_answers_the_same_on_one_core_and_on_two(
     assert found[0].value is not None
     assert found[1] == found[0]
     assert found[2] == found[0]
+
+
+def test_no_model_outlives_its_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child serves one problem after another: what the search of one tells must not hold its model, some 200 MB at size."""
+    made: list[weakref.ref[Relaxation]] = []
+
+    class Watched(Relaxation):
+        def build(self) -> None:
+            made.append(weakref.ref(self))
+            super().build()
+
+    monkeypatch.setattr(bound, "Relaxation", Watched)
+    monkeypatch.setattr(bound, "NEARBY_COLUMNS", 0)
+    problem = compile_epoch(entitle(generate_snapshot(gpus=1024, seed=3, pools=3)))
+    guess = solver.solve(problem, Limits(0.0)).solution
+    bound.solve(problem, Limits(LIMIT, round(0.002 * 1000 * problem.step_gpus)), guess)
+    gc.collect()
+    assert made
+    assert [model() for model in made if model() is not None] == []
