@@ -18,6 +18,7 @@ from allocator.entitlement import entitle
 from allocator.epoch import EpochProblem, EpochSolution, compile_epoch
 from allocator.epoch.afterthoughts import misplaced
 from allocator.models.greedy import solver as greedy
+from allocator.models.greedy.clearing import Clearing
 from allocator.models.greedy.constraints import express, funding, gpu_limit, may_start, unlicensed
 from allocator.models.greedy.objective import Curves, value_of_state
 from allocator.models.greedy.placement import place
@@ -352,6 +353,16 @@ def test_an_exchange_that_is_not_worth_it_changes_nothing() -> None:
     assert (play.state.free == play.problem.free).all()
 
 
+def test_exchanges_are_looked_for_where_the_search_has_found_nothing() -> None:
+    """One GPU of 4,096 is too little for the search to look at."""
+    held = [running(f"all{number}", "a", {f"n{number}": 1}) for number in range(1, 512)]
+    parts = [running(f"part{number}", "a", {"n512": 1}, 1) for number in range(8)]
+    works = [*held, *parts, job("new", "b", 1)]
+    answer = allocate(snapshot(nodes(512), AB, works, usage=[used("b", 10 * 4096)]), engine="greedy")
+    assert [row.workload for row in answer.starts] == ["new"]
+    assert [row.workload for row in answer.preemptions] in [[work.id] for work in parts]
+
+
 def free_work(*ages: int) -> Snapshot:
     """Nodes full of uncharged runs of one GPU that are so many seconds old and lose all of it; `new` of `b` is owed one GPU."""
     work = [
@@ -389,6 +400,25 @@ def test_what_has_to_start_at_any_price_goes_where_the_least_is_lost(ages: list[
     assert [row.workload for row in answer.preemptions] == [f"run{ages.index(min(ages))}"]
     assert answer.solver.engine == "greedy"
     assert answer.solver.notes == ()
+
+
+def test_whatever_it_costs_is_taken_from_unallocated_work_alone() -> None:
+    """Charged work that stands beside it stays, though `new` has a licence to stop it and that would cost less."""
+    free = running("free", "a", {"n1": 1}, 1, charged=False, min_runtime=0, resumable=False, checkpoint_on_notice=False)
+    charged = [running(f"run{number}", "a", {"n1": 1}, 1) for number in range(7)]
+    others = [running("all", "a", {"n2": 1}, 8), job("large", "b", 8)]
+    play = Play(snapshot(nodes(2), AB, [free, *charged, *others, job("new", "b", 1)], weights=Weights(lost_work=Fraction(10))))
+    costs = play.problem.victims.cost
+    assert costs[play.epoch.victim("run0")] < costs[play.epoch.victim("free")]
+    assert play.problem.victims.licensed.all()
+    assert Clearing(play.problem, play.curves).start_over_unallocated(play.state, play.epoch.offer("new"))
+    assert play.state.stopped == {play.epoch.victim("free")}
+
+
+def test_whatever_it_costs_needs_unallocated_work() -> None:
+    play = crowded()
+    assert not Clearing(play.problem, play.curves).start_over_unallocated(play.state, play.epoch.offer("new"))
+    assert play.state.solution() == EpochSolution()
 
 
 @pytest.mark.parametrize("seeds", chunks(usual=20, long=2000, size=500 if FUZZ else 20))
