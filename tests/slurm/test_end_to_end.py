@@ -69,6 +69,7 @@ def test_fair_share_preempts_after_the_promise_and_reserves_before(site: Site) -
     assert first.effects is not None
     assert first.effects.started == set(filling)
     gang = site.submit("vision", "-N8", "--gpus-per-node=8")
+    site.later(1)  # at the very instant at which they start the others count as waiting, and are owed as much
     second = dispatcher.epoch()
     assert not second.decision.preemptions, "what is promised is not stopped"
     assert [held.workload for held in second.decision.reservations] == [gang]
