@@ -106,6 +106,10 @@ def _solve_once(
     solver.parameters.num_workers = 1
     solver.parameters.linearization_level = 2
     solver.parameters.add_lp_constraints_lazily = False  # measured: halves the time to prove
+    solver.parameters.max_presolve_iterations = 1  # this and what follows, measured: half of the time less (record 0060)
+    solver.parameters.cp_model_probing_level = 0
+    solver.parameters.symmetry_level = 0
+    solver.parameters.use_sat_inprocessing = False
     solver.parameters.random_seed = limits.seed
     solver.parameters.max_time_in_seconds = max(0.001, limits.seconds)
     solver.parameters.max_deterministic_time = max(0.001, limits.seconds * DETERMINISTIC_RATE)
