@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
@@ -10,10 +11,10 @@ from allocator.engine.clock import Clock
 from allocator.epoch import EpochProblem, EpochSolution
 from allocator.epoch.solution import value_of
 from allocator.models.greedy import solver as greedy
-from allocator.models.greedy.bound import pays, placing_is_hard
+from allocator.models.greedy.bound import large_first_pays, num_choices_of, pays, placing_is_hard
 from allocator.models.process import shared_process
 from allocator.models.protocol import EngineResult, Limits, Status
-from allocator.models.registry import BOUND, EXACT_ENGINES
+from allocator.models.registry import BOUND, EXACT_ENGINES, LADDER
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +62,11 @@ class Answers:
         """The tightest bound."""
         return max((result.bound for result in self.results if result.bound is not None), default=None)
 
+    @property
+    def distance(self) -> float:
+        """Of the best value and the tightest bound."""
+        return math.inf if self.bound is None else (self.best.value or 0) - self.bound
+
     def closed(self, gap: int, worth: Callable[[], int]) -> bool:
         """Whether some value is proven up to the gap, and so is what the best answer is worth once it keeps all rules."""
         bound = self.bound
@@ -104,18 +110,18 @@ def improve(
         The value of the best answer so far once it keeps all rules.
     """
     reserve: float | None = None
-    for name in _exact(engine, answers.problem):
+    for name in _exact(engine, answers, gap):
         if answers.settled or answers.closed(gap, worth):
             break
         if reserve is None and clock.left < clock.elapsed:
             reserve = prepare()  # it may take all that is left, so that nobody is asked meanwhile
         seconds = clock.left - (reserve or 0.0)
-        if name == BOUND:
+        if name not in EXACT_ENGINES:
             seconds *= _bound_share(answers.problem, seconds)
         if seconds < LEAST_SECONDS:
             answers.notes.append(f"{name}: no time left")
             continue
-        known = (None, None) if name == BOUND else (answers.bound, worth())
+        known = (answers.bound, worth()) if name in EXACT_ENGINES else (None, None)
         limits, others = Limits(seconds * CHILD_SHARE, gap, seed, *known), clock.left - seconds
         with clock.step(name), shared_process().solving(name, answers.problem, limits, answers.best.solution) as answer:
             if reserve is None:
@@ -142,17 +148,15 @@ def _checked(problem: EpochProblem, result: EngineResult) -> EngineResult:
 
 def _bound_share(problem: EpochProblem, seconds: float) -> float:
     """The part of the time for the step that bounds; what it does not need is left for exact engines anyway."""
-    hopeless = (1 - BOUND_SHARE) * seconds < EXACT_SECONDS * _num_choices(problem) or placing_is_hard(problem)
+    hopeless = (1 - BOUND_SHARE) * seconds < EXACT_SECONDS * num_choices_of(problem) or placing_is_hard(problem)
     return 1.0 if hopeless else BOUND_SHARE
 
 
-def _num_choices(problem: EpochProblem) -> int:
-    return len(problem.offers.work) + len(problem.victims.work) + len(problem.promotions.work)
-
-
-def _exact(engine: str, problem: EpochProblem) -> Iterable[str]:
+def _exact(engine: str, answers: Answers, gap: int) -> Iterable[str]:
     if engine == "greedy":
         return ()
     if engine != "portfolio":
         return (engine,)
-    return (BOUND, *EXACT_ENGINES) if pays(problem) else EXACT_ENGINES
+    if pays(answers.problem):
+        return (BOUND, *EXACT_ENGINES)
+    return (LADDER, *EXACT_ENGINES) if large_first_pays(answers.problem, answers.distance, gap) else EXACT_ENGINES

@@ -29,9 +29,9 @@ from allocator.topology.layout import GPUS, BoolArray
 FINE = 1e-5
 """Share of the cluster's time to which the relaxation is solved where no gap is asked for: the rest is for exact engines."""
 
-MANY_CHOICES = 600
-"""Offers, victims and promotions from which on this pays: measured, CP-SAT alone takes ten times as long to a gap of 0.1 %
-from 650 on, and proves the optimum sooner up to 540."""
+MANY_CHOICES = 900
+"""Offers, victims and promotions from which on the whole step pays: measured, with fewer CP-SAT proves the optimum sooner, if
+the first part of the step goes before it where that pays."""
 
 SOLVING_SHARE = 0.9
 """What searches get of the time: HiGHS ends a little late, and its choices have to be carried out."""
@@ -71,14 +71,34 @@ to a gap of 0.5 %, and from 400 on CP-SAT does not get there in a minute."""
 MOSTLY = 0.9
 """Part of the GPUs on offer that is easily placed from which on exact engines are as fast up to `MANY_CHOICES`."""
 
+SOME_CHOICES = 400
+"""From so many on the first part of the step alone pays where greedy's answer is `FAR`: below it CP-SAT takes 0.1 s anyhow."""
+
+FAR = 0.15
+"""Distance of greedy's answer and its bound, as a share of the cluster's time, from which on the first part alone pays.
+Measured: where they are nearer CP-SAT proves the optimum as fast without, and where not it took up to ten times as long."""
+
 
 def pays(problem: EpochProblem) -> bool:
     """Whether the problem is so large, or such, that exact engines take longer to a small gap than this step."""
-    offers = problem.offers
-    num_choices = len(offers.work) + len(problem.victims.work) + len(problem.promotions.work)
-    if num_choices < FEW_CHOICES or not len(offers.work):
+    num_choices = num_choices_of(problem)
+    if num_choices < FEW_CHOICES or not len(problem.offers.work):
         return False
     return num_choices >= MANY_CHOICES or placing_is_hard(problem)
+
+
+def large_first_pays(problem: EpochProblem, distance: float, gap: int) -> bool:
+    """Whether the first part alone makes exact engines faster, or spares them, where the whole step does not pay.
+
+    `distance` is that of greedy's answer and its bound, `gap` the one at which to stop, both in 1/1000 GPU-second.
+    """
+    far = distance > FAR * 1000 * problem.step_gpus and num_choices_of(problem) >= SOME_CHOICES
+    return bool(len(problem.offers.work)) and (gap > 0 or far)
+
+
+def num_choices_of(problem: EpochProblem) -> int:
+    """Offers, victims and promotions."""
+    return len(problem.offers.work) + len(problem.victims.work) + len(problem.promotions.work)
 
 
 def placing_is_hard(problem: EpochProblem) -> bool:
@@ -99,47 +119,62 @@ def _easily_placed(problem: EpochProblem) -> BoolArray:
 
 def solve(problem: EpochProblem, limits: Limits, guess: EpochSolution | None = None, report: Report = unheard) -> EngineResult:
     """Choose who starts and who stops by the relaxation, place that, and say what no decision can be better than."""
-    fine = FINE * 1000 * problem.step_gpus
-    known = _Known(problem, max(fine, limits.gap), guess, report)
-    _Step(problem, known, limits, fine).run()
-    return known.result(limits.gap)
+    step = _Step(problem, limits, guess, report)
+    step.run()
+    return step.known.result(limits.gap)
+
+
+def descend(
+    problem: EpochProblem, limits: Limits, guess: EpochSolution | None = None, report: Report = unheard
+) -> EngineResult:
+    """Choose from the large choices down alone: most of what the whole step finds, for a fraction of its time."""
+    step = _Step(problem, limits, guess, report)
+    if step.begin():
+        step.step_down()
+    return step.known.result(limits.gap)
 
 
 class _Step:
     """All searches of one problem, up to what is near enough."""
 
-    def __init__(self, problem: EpochProblem, known: _Known, limits: Limits, fine: float) -> None:
-        self._problem, self._known, self._seed, self._fine = problem, known, limits.seed, fine
+    def __init__(self, problem: EpochProblem, limits: Limits, guess: EpochSolution | None, report: Report) -> None:
+        self._problem, self._seed, self._fine = problem, limits.seed, FINE * 1000 * problem.step_gpus
+        self.known = _Known(problem, max(self._fine, limits.gap), guess, report)
         self._deadline = time.monotonic() + limits.seconds * SOLVING_SHARE
         self._cores = num_cores()
         self._relaxation, self._linear = Relaxation(problem, merged=False), Relaxation(problem, merged=False)
 
     def run(self) -> None:
         """From the large choices down, then near the answer; and everything, beside the last of these."""
-        if self._known.best is None or self._linear.solve({}) is None:
-            self._take(self._everything(None)(self._known.hear))
-            return
-        if self._known.hear(None, self._linear.bound()):
+        if not self.begin():
+            if not self.known.near:
+                self._take(self._everything(None)(self.known.hear))
             return
         if self._relaxation.num_columns > NEARBY_COLUMNS:
-            self._beside(self._step_down)
+            self._beside(self.step_down)
             return
-        self._step_down()
-        if not self._known.near:
+        self.step_down()
+        if not self.known.near:
             self._beside(self._look_nearby)
+
+    def begin(self) -> bool:
+        """Solve the relaxation with fractions; whether the answer that is known is to be improved from there."""
+        if self.known.best is None or self._linear.solve({}) is None:
+            return False
+        return not self.known.hear(None, self._linear.bound())
 
     def _beside(self, first: Callable[[], None]) -> None:
         """Make a search, and that of everything beside it, from the answer that is known before."""
-        known = self._known
+        known = self.known
         self._take(one_beside(first, self._everything(known.best), known.hear, lambda: known.near, self._cores))
 
     def _everything(self, guess: EpochSolution | None) -> Search:
         """The search of everything, from a guess on; its bounds are reported at once, whenever they are heard."""
-        finer = self._known.gap * FINER if self._known.distance > self._known.gap else self._fine
+        finer = self.known.gap * FINER if self.known.distance > self.known.gap else self._fine
 
         def search(heard: Heard) -> FloatArray | None:
             def told(choices: FloatArray | None, bound: float) -> bool:
-                self._known.report_bound(bound)
+                self.known.report_bound(bound)
                 return heard(choices, bound)
 
             choices, bound = self._relaxation.solve_whole(self._left(), finer, self._seed, guess, told)
@@ -150,16 +185,16 @@ class _Step:
 
     def _take(self, choices: FloatArray | None) -> None:
         """Carry out what a search has found, if that can make the answer near."""
-        if choices is not None and not self._known.near:
-            self._known.carry_out(choices)
+        if choices is not None and not self.known.near:
+            self.known.carry_out(choices)
 
     def _left(self, share: float = 1.0) -> float:
         """Seconds of a share of the time that is left."""
         return share * (self._deadline - time.monotonic())
 
-    def _step_down(self) -> None:
+    def step_down(self) -> None:
         """Choose what is large, then what is small."""
-        known, whole = self._known, large_ones(self._problem, LARGE_ONES)
+        known, whole = self.known, large_ones(self._problem, LARGE_ONES)
         end = time.monotonic() + self._left(LADDER_SHARE)
         decided: Fixed = {}
         if self._linear.num_columns <= NEARBY_COLUMNS:
@@ -172,7 +207,7 @@ class _Step:
 
     def _look_nearby(self) -> None:
         """Search near the answer; with a core for itself in all of the time."""
-        known, end = self._known, time.monotonic() + self._left(1.0 if self._cores > 1 else NEARBY_SHARE)
+        known, end = self.known, time.monotonic() + self._left(1.0 if self._cores > 1 else NEARBY_SHARE)
         # Everything is searched in the other model meanwhile.
         relaxation = Relaxation(self._problem, merged=False) if self._cores > 1 else self._relaxation
         first = self._linear.solve({})

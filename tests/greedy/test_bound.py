@@ -9,11 +9,12 @@ import pytest
 from allocator.domain import Snapshot
 from allocator.engine import allocate, portfolio
 from allocator.entitlement import entitle
-from allocator.epoch import compile_epoch, value_of
+from allocator.epoch import EpochSolution, compile_epoch, value_of
 from allocator.generate import generate_snapshot
 from allocator.models.cpsat import solver as reference
 from allocator.models.greedy import bound, solver
 from allocator.models.protocol import EngineResult, Limits, Status
+from allocator.models.registry import EXACT_ENGINES, LADDER, exact_engine
 from tests.engines.mixes import mixed_snapshot
 from tests.engines.scarce import scarce_snapshot
 from tests.engines.seeds import LIMIT, chunks
@@ -37,8 +38,12 @@ def bounded(snapshot: Snapshot) -> bool:
     assert result.bound <= best.value
     assert all(news.bound is None or news.bound <= best.value for news in told)
     assert all(news.solution is None or news.value == value_of(problem, news.solution) for news in told)
-    if result.solution is not None:
-        assert result.value == value_of(problem, result.solution)
+    first = bound.descend(problem, Limits(LIMIT), guess, told.append)
+    assert first.bound is None or first.bound <= best.value  # None where the model is empty
+    for found in (result, first):
+        if found.solution is not None:
+            assert found.value == value_of(problem, found.solution)
+    assert all(news.bound is None or news.bound <= best.value for news in told)
     return result.value == best.value
 
 
@@ -69,6 +74,33 @@ def test_it_pays_where_places_are_hard_or_choices_many(family: str, gpus: int, p
     problem = compile_epoch(entitle(generate_snapshot(family=family, gpus=gpus, seed=1)))
     assert bound.pays(problem) == pays
     assert bound.placing_is_hard(problem) == (family != "mixed")
+
+
+@pytest.mark.parametrize(
+    ("pools", "distance", "gap", "steps"),
+    [(1, 0.5, 0, ()), (1, 0.01, 1, (LADDER,)), (3, 0.5, 0, (LADDER,)), (3, 0.01, 0, ()), (3, 0.01, 1, (LADDER,))],
+)
+def test_the_first_part_alone_is_asked_where_it_is_far_to_the_bound_or_a_gap_is_enough(
+    pools: int, distance: float, gap: int, steps: tuple[str, ...]
+) -> None:
+    problem = compile_epoch(entitle(generate_snapshot(gpus=1024, seed=2, pools=pools)))
+    assert not bound.pays(problem)
+    least = -round(distance * 1000 * problem.step_gpus)
+    answers = portfolio.Answers(problem, [EngineResult("greedy", Status.FEASIBLE, EpochSolution(), 0, least)])
+    assert tuple(portfolio._exact("portfolio", answers, gap)) == (*steps, *EXACT_ENGINES)
+    assert tuple(portfolio._exact("cp-sat", answers, gap)) == ("cp-sat",)
+
+
+@pytest.mark.parametrize("seed", [2, 7, 9])
+def test_the_first_part_alone_finds_most_of_what_the_whole_step_finds(seed: int) -> None:
+    problem = compile_epoch(entitle(generate_snapshot(gpus=1024, seed=seed, pools=3)))
+    greedy = solver.solve(problem, Limits(0.0))
+    found = exact_engine(LADDER)(problem, Limits(LIMIT), greedy.solution)
+    assert greedy.value is not None
+    assert greedy.bound is not None
+    assert found.value is not None
+    assert found.bound is not None
+    assert 0 <= found.value - found.bound <= 0.1 * (greedy.value - greedy.bound)
 
 
 def test_exact_engines_get_a_part_of_the_time_where_they_are_good() -> None:

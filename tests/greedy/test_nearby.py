@@ -82,10 +82,9 @@ def test_another_decision_is_searched_again() -> None:
 
 def test_better_decisions_are_found_and_told() -> None:
     told: list[EngineResult] = []
-    known = bound._Known(problem(), 0.001 * 1000 * problem().step_gpus, guess(), told.append)
-    step = bound._Step(problem(), known, Limits(LIMIT), 0.0)
-    assert step._linear.solve({}) is not None
-    known.hear(None, step._linear.bound())
+    step = bound._Step(problem(), Limits(LIMIT, gap=problem().step_gpus), guess(), told.append)
+    known = step.known
+    assert step.begin()
     step._look_nearby()
     assert known.best is not None
     assert known.value == value_of(problem(), known.best)
