@@ -17,7 +17,7 @@ from allocator.epoch.problem import EpochProblem
 from allocator.epoch.solution import EpochSolution, value_of
 from allocator.models.greedy.beside import Search, num_cores, one_beside
 from allocator.models.greedy.dive import Dive
-from allocator.models.greedy.ladder import Ladder, large_ones
+from allocator.models.greedy.ladder import NODES, Ladder, large_ones
 from allocator.models.greedy.nearby import Nearby
 from allocator.models.greedy.news import FloatArray
 from allocator.models.greedy.relaxation import Fixed, Heard, Relaxation, values_of
@@ -203,7 +203,16 @@ class _Step:
                 choices = ladder.large(whole, known.answer(), lambda bound: known.hear(None, bound))
                 decided = {} if choices is None else values_of(choices, whole)
         if not known.near:
-            self._take(Dive(self._problem, self._linear, end).down(decided))
+            self._take(self._small(decided, end))
+
+    def _small(self, decided: Fixed, end: float) -> FloatArray | None:
+        """What is small, beside what has been decided: whole numbers where little is left to choose, else rounded."""
+        if decided and len(set(self._problem.offers.pool.tolist())) == 1:
+            seconds = end - time.monotonic()
+            found, _ = self._relaxation.solve_whole(seconds, self.known.gap * FINER, self._seed, fixed=decided, nodes=NODES)
+            if found is not None:
+                return found
+        return Dive(self._problem, self._linear, end).down(decided)
 
     def _look_nearby(self) -> None:
         """Search near the answer; with a core for itself in all of the time."""

@@ -144,3 +144,13 @@ def test_its_answers_keep_the_rules(kind: Callable[[int], Snapshot], monkeypatch
     for seed in range(25):
         decision = allocate(kind(seed), time_limit=LIMIT)
         assert decision.solver.notes == ()
+
+
+def test_beside_a_giant_what_is_small_is_searched_in_one_pool() -> None:
+    """Rounded, it stays 9 % of the cluster's time behind: four giants leave few ways for the rest to fit."""
+    problem = compile_epoch(entitle(generate_snapshot(gpus=4000, seed=4, family="giant")))
+    guess = solver.solve(problem, Limits(0.0)).solution
+    found = bound.descend(problem, Limits(LIMIT, gap=problem.step_gpus), guess)
+    assert found.value is not None
+    assert found.bound is not None
+    assert found.value - found.bound <= problem.step_gpus, "0.1 % of the cluster's time"
