@@ -206,7 +206,8 @@ class _Step:
             self._take(self._small(decided, end))
 
     def _small(self, decided: Fixed, end: float) -> FloatArray | None:
-        """What is small, beside what has been decided: whole numbers where little is left to choose, else rounded."""
+        """What is small, beside what has been decided: whole numbers where something has and there is one
+        pool, else rounded."""
         if decided and len(set(self._problem.offers.pool.tolist())) == 1:
             seconds = end - time.monotonic()
             found, _ = self._relaxation.solve_whole(seconds, self.known.gap * FINER, self._seed, fixed=decided, nodes=NODES)

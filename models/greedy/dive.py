@@ -12,7 +12,7 @@ import numpy as np
 
 from allocator.epoch.problem import EpochProblem
 from allocator.models.greedy.news import FloatArray
-from allocator.models.greedy.relaxation import INTEGRAL, Fixed, Relaxation, Relaxed
+from allocator.models.greedy.relaxation import INTEGRAL, Fixed, Relaxation, Relaxed, gpus_of_choices
 from allocator.topology.layout import IntArray
 
 AT_ONCE = 0.2
@@ -40,7 +40,7 @@ class Dive:
     """
 
     def __init__(self, problem: EpochProblem, linear: Relaxation, deadline: float) -> None:
-        gpus = np.concatenate([problem.offers.gpus, problem.victims.gpus, problem.promotions.gpus])
+        gpus = gpus_of_choices(problem)
         self._linear, self._deadline = linear, deadline
         self._much = MUCH * 1000 * problem.step_gpus
         self._size = np.floor(np.log2(np.maximum(gpus, 1))).astype(np.int64) // ALIKE

@@ -14,7 +14,7 @@ import numpy as np
 from allocator.epoch.problem import EpochProblem
 from allocator.epoch.solution import EpochSolution
 from allocator.models.greedy.news import FloatArray
-from allocator.models.greedy.relaxation import Relaxation, values_of
+from allocator.models.greedy.relaxation import Relaxation, gpus_of_choices, values_of
 from allocator.topology.layout import BoolArray
 
 LARGE_SHARE = 0.6
@@ -26,7 +26,7 @@ NODES = 500
 
 def large_ones(problem: EpochProblem, most: int) -> BoolArray:
     """The largest choices, at most so many but all of one size or none, shape (num_choices,)."""
-    gpus = np.concatenate([problem.offers.gpus, problem.victims.gpus, problem.promotions.gpus])
+    gpus = gpus_of_choices(problem)
     size, count = np.unique(gpus, return_counts=True)
     few = np.cumsum(count[::-1])[::-1] <= most
     return gpus >= size[few].min() if few.any() else np.zeros(len(gpus), dtype=np.bool_)

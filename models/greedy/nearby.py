@@ -14,7 +14,7 @@ import numpy as np
 from allocator.epoch.problem import EpochProblem
 from allocator.epoch.solution import EpochSolution
 from allocator.models.greedy.news import FloatArray
-from allocator.models.greedy.relaxation import INTEGRAL, Fixed, Relaxation, Relaxed, values_of
+from allocator.models.greedy.relaxation import INTEGRAL, Fixed, Relaxation, Relaxed, gpus_of_choices, values_of
 from allocator.topology.layout import BoolArray
 
 LARGE = 64
@@ -51,7 +51,7 @@ class Nearby:
         offers, victims, promotions = problem.offers, problem.victims, problem.promotions
         self._linear, self._first, self._answer = linear, first, answer
         self._pool = np.concatenate([offers.pool, victims.pool, promotions.pool])
-        gpus = np.concatenate([offers.gpus, victims.gpus, promotions.gpus])
+        gpus = gpus_of_choices(problem)
         self._large = gpus >= LARGE
         self._cost_of_nothing = FREE_OF_COST * 1000 * problem.step_gpus
         self._open = self._undecided() & (gpus >= LARGE // 2)

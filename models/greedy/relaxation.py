@@ -46,6 +46,11 @@ def values_of(chosen: FloatArray, stays: BoolArray) -> dict[int, int]:
     return dict(zip(which.tolist(), np.round(chosen[which]).astype(np.int64).tolist(), strict=True))
 
 
+def gpus_of_choices(problem: EpochProblem) -> IntArray:
+    """GPUs of each offer, victim and promotion, shape (num_choices,)."""
+    return np.concatenate([problem.offers.gpus, problem.victims.gpus, problem.promotions.gpus])
+
+
 @dataclass(frozen=True, slots=True)
 class Relaxed:
     """An optimum of the relaxation: its value, and the parts of offers, victims and promotions that are chosen."""

@@ -90,7 +90,8 @@ class Rounding:
     def start_overlooked(self, state: State) -> bool:
         """Ensures unallocated_last: entitled work starts where that costs least, even if it costs more than waiting; whether
         any does."""
-        waiting = overlooked(self.problem, state.solution(), plain_claims(self.problem))
+        claims = plain_claims(self.problem)
+        waiting = overlooked(self.problem, state.solution(), claims) if claims else []
         rate = {j: gain_of_start(state, self.curves, j) / self.tables.gpus[j] for j in waiting}
         order = sorted(waiting, key=lambda j: (-rate[j], j))
         started = [j for j in order if self._clearing.start_over_unallocated(state, j)]

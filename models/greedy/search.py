@@ -11,7 +11,7 @@ from allocator.epoch.problem import EpochProblem
 from allocator.epoch.solution import EpochSolution
 from allocator.models.greedy.news import FloatArray
 from allocator.models.greedy.objective import value_of_state
-from allocator.models.greedy.relaxation import INTEGRAL, Fixed, Relaxation, Relaxed
+from allocator.models.greedy.relaxation import INTEGRAL, Fixed, Relaxation, Relaxed, gpus_of_choices
 from allocator.models.greedy.rounding import Rounding, places_in_lanes
 from allocator.models.greedy.variables import State
 
@@ -58,7 +58,7 @@ class Search:
         self.best, self.value = EpochSolution(), 0
         self.bound: int | None = None
         self._state = State(problem, self.rounding.tables)
-        self._gpus = np.concatenate([problem.offers.gpus, problem.victims.gpus, problem.promotions.gpus])
+        self._gpus = gpus_of_choices(problem)
         self._tolerance = TOLERANCE * 1000 * problem.step_gpus
         self._left = EFFORT if len(self._gpus) <= MOST_COLUMNS else 0
         if self._left:
